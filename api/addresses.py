@@ -16,7 +16,7 @@ _root_path: Final[ContextVar[str]] = ContextVar("root_path", default="")
 
 
 def address(path: str) -> str:
-    """What a client of the current request has to ask for.
+    """Return the path that the client of the current request has to ask for.
 
     Args:
         path: Within this service, from `/` on; empty for the root path alone.

@@ -14,7 +14,7 @@ from fastapi.telemetry import TelemetryConfig
 from starlette.routing import Mount, Route
 
 from api.addresses import address, rooted_at
-from api.deps import Services, caller
+from api.deps import READINESS_CONNECTIONS, Services, caller
 from api.http.file_responses import StaticFolder
 from api.http.middleware import BodyLimit, ReaderVoice, RequestLog
 from api.http.reverse_proxy import ReverseProxy
@@ -70,6 +70,7 @@ from datalens_service.services.validation_queue import Validator
 from datalens_service.services.waiting import check_workers
 from datalens_service.settings import Settings
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import check_clock
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.installation import signing_key
 
@@ -147,7 +148,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 
 def _first_parts(app: FastAPI) -> frozenset[str]:
-    """Of the paths of the service.
+    """Return the first parts of the paths of the service.
 
     Raises:
         InvalidInput: The root path begins with one of them: nobody could tell whether a proxy has taken it away.
@@ -188,6 +189,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         await anyio.to_thread.run_sync(sender.join)
         await anyio.to_thread.run_sync(services.dispatcher.stop)
         services.database.dispose()
+        services.readiness.dispose()
 
 
 def _open(settings: Settings, stopping: threading.Event) -> Services:
@@ -195,6 +197,7 @@ def _open(settings: Settings, stopping: threading.Event) -> Services:
     warn_of_unknown_variables()
     parse_grants(settings.oidc_scopes)
     database = prepare(settings)
+    readiness = Database(settings.url, connections=READINESS_CONNECTIONS)
     ledger_check = LedgerCheck(database)
     artifacts = ArtifactStore(database, settings.data_dir, settings.artifact_url)
     dispatcher = choose_dispatcher(settings)
@@ -206,6 +209,7 @@ def _open(settings: Settings, stopping: threading.Event) -> Services:
     return Services(
         settings=settings,
         database=database,
+        readiness=readiness,
         artifacts=artifacts,
         dispatcher=dispatcher,
         synthetic=SyntheticFiles(artifacts, key, settings.data_dir),
@@ -213,7 +217,7 @@ def _open(settings: Settings, stopping: threading.Event) -> Services:
         signing_key=key.public,
         limits=RequestLimits(settings),
         ledger_check=ledger_check,
-        surroundings=Surroundings(settings, _list_checks(database, artifacts, dispatcher), stopping),
+        surroundings=Surroundings(settings, _list_checks(readiness, artifacts, dispatcher), stopping),
         stopping=stopping,
         validator=Validator(database, settings),
         openid_provider=OpenIdProvider(settings) if settings.oidc_issuer else None,
@@ -221,9 +225,11 @@ def _open(settings: Settings, stopping: threading.Event) -> Services:
 
 
 def _list_checks(database: Database, artifacts: ArtifactStore, dispatcher: Dispatcher) -> dict[str, Callable[[], None]]:
-    """What the service looks at besides its disks."""
+    """List the checks of everything that the service needs besides its disks."""
     return {
+        "database": database.check_certificate,
         "artifact_store": artifacts.check,
         "broker": dispatcher.check,
+        "clock": partial(check_clock, database),
         "workers": partial(check_workers, database, time.monotonic()),
     }

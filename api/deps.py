@@ -1,12 +1,13 @@
-"""What handlers ask for: the opened services, and a caller with a valid key."""
+"""Dependencies of handlers: the opened services, and a caller with a valid key."""
 
 import re
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Final
 
+from anyio import CapacityLimiter
 from fastapi import Depends, Path, Query, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from prometheus_client import Counter
@@ -26,22 +27,31 @@ from datalens_service.services.synthetic_files import SyntheticFiles
 from datalens_service.services.validation_queue import Validator
 from datalens_service.settings import Settings
 from datalens_service.signatures import PublicKey
-from datalens_service.store.access import keys, tenants
+from datalens_service.store.access import browser_sessions, keys, tenants
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.artifacts import ArtifactStore
 
 MAXIMUM_PAGE: Final = 100
+READINESS_CONNECTIONS: Final = 2
+"""Extra connections of each API process, for requests to `/readyz` and for its own checks."""
+
 LARGEST: Final = 2**63 - 1
 """Number that a column holds."""
 
 
 @dataclass(frozen=True)
 class Services:
-    """Everything that was opened when the application started."""
+    """Everything that was opened when the application started.
+
+    Attributes:
+        readiness: The database by connections that no request takes.
+        readiness_threads: Threads that no request takes.
+    """
 
     settings: Settings
     database: Database
+    readiness: Database
     artifacts: ArtifactStore
     dispatcher: Dispatcher
     synthetic: SyntheticFiles
@@ -53,6 +63,7 @@ class Services:
     validator: Validator
     signing_key: PublicKey
     openid_provider: OpenIdProvider | None = None
+    readiness_threads: CapacityLimiter = field(default_factory=partial(CapacityLimiter, READINESS_CONNECTIONS))
     refusals: Counter = field(default_factory=partial(Counter, *REFUSALS, registry=None))
 
 
@@ -85,7 +96,7 @@ def caller(
         Forbidden: It lacks the scope of the operation.
         NotFound: The path names an object of another tenant, or of nobody.
     """
-    key = _identify(request, services.database, credentials)
+    key, request.state.is_admitted = _identify(request, services.database, credentials)
     request.state.caller = key
     with services.limits.acquire(key) as request.state.rate_limit:
         check_allowed(key, getattr(request.scope.get("route"), "operation_id", None))
@@ -96,11 +107,16 @@ def caller(
         yield key
 
 
-def _identify(request: Request, database: Database, credentials: HTTPAuthorizationCredentials | None) -> ApiKey:
+def _identify(
+    request: Request, database: Database, credentials: HTTPAuthorizationCredentials | None
+) -> tuple[ApiKey, Callable[[], bool]]:
+    """Return who calls, and a function that tells a long answer whether they still may."""
     if credentials is None:
-        return resume_session(request, database).key
+        signed_in = resume_session(request, database)
+        return signed_in.key, partial(browser_sessions.is_open, database, signed_in.token)
     with database.connection() as connection:
-        return keys.verify(connection, credentials.credentials)
+        key = keys.verify(connection, credentials.credentials)
+    return key, partial(keys.usable, database, key.id)
 
 
 Caller = Annotated[ApiKey, Depends(caller)]

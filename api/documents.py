@@ -40,10 +40,10 @@ def _digest(value: Json) -> str:
 
 
 def _without_prose(value: Any, *, members: bool = False) -> Any:
-    """What remains of a description without its texts and the values of its examples.
+    """Return a description without its texts and the values of its examples.
 
     Args:
-        members: Whether its keys are names of members, which may be those of texts.
+        members: True if its keys are names of members, which may be those of texts.
     """
     if isinstance(value, list):
         return [_without_prose(one) for one in value]

@@ -1,4 +1,4 @@
-"""What all downloads of a job share: its state, formats, licences, and answers with a stored file."""
+"""Shared parts of all downloads of a job: its state, formats, licences, and answers with a stored file."""
 
 from collections.abc import Collection
 from typing import Annotated, Final
@@ -125,7 +125,7 @@ def stored_file(
     """Answer with a stored file of a job.
 
     Args:
-        private: Whether the file may be one for the owner alone; the operation has checked the key.
+        private: True if the file may be one for the owner alone; the operation has checked the key.
 
     Raises:
         NotFound: There is no such file, or it is not for everybody and `private` is not set.

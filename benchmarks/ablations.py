@@ -1,15 +1,12 @@
-"""What each part of voting is worth: `python -m benchmarks.ablations --out benchmarks/results/ablations.jsonl`.
+"""What each part of voting is worth: `python -m benchmarks.ablations >> benchmarks/results/ablations.jsonl`.
 
-Short runs on MNIST at ε = 1 from the setting that learns, one change at a time. With `--out` every cell is stored when
-it is done, and cells of the same commit that are there already are kept.
+Short runs on MNIST at ε = 1 from the setting that learns, one change at a time.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
-from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.environment import dataset, provenance
@@ -78,15 +75,6 @@ def accounting() -> list[dict[str, Any]]:
     ]
 
 
-def previous_cells(path: Path | None, commit: str) -> list[dict[str, Any]]:
-    """Cells that this commit measured before."""
-    if path is None or not path.exists():
-        return []
-    stored = json.loads(path.read_text())
-    cells: list[dict[str, Any]] = stored["cells"] if stored["commit"] == commit else []
-    return cells
-
-
 def main() -> None:
     """Measure cell after cell."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -94,21 +82,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--images", type=int, default=10_000)
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--out", type=Path, help="keep the result here after every cell, and take it up")
     options = parser.parse_args()
     judged = Judged(options.images, options.epochs)
     origin = provenance()
     data = dataset("mnist")
-    cells = previous_cells(options.out, origin["commit"])
     result = origin | {
         "dataset": "mnist", "epsilon": EPSILON, "delta": DELTA, "relation": "zero_out", "base": BASE,
-        "synthetic_images": judged.images, "epochs": judged.epochs, "accounting": accounting(), "cells": cells,
+        "synthetic_images": judged.images, "epochs": judged.epochs, "accounting": accounting(),
+        "cells": [cell(name, data, options.seed, judged) for name in options.cells],
     }  # fmt: skip
-    for name in options.cells:
-        if all((measured["cell"], measured["seed"]) != (name, options.seed) for measured in cells):
-            cells.append(cell(name, data, options.seed, judged))
-        if options.out:
-            options.out.write_text(json.dumps(result) + "\n")
     print_result(result)
 
 

@@ -5,7 +5,7 @@
     python -m benchmarks.audits groups --dataset cifar10_features
     python -m benchmarks.audits inversion [--pictures FOLDER]
 
-Membership: 2,000 Fashion-MNIST records per model, one target and eight references; networks trained without privacy,
+Membership: 2,000 records of a set per model, one target and eight references; networks trained without privacy,
 the same by `dp_sgd` and by noisy directions, and samples of `moments`. Success: of the loss threshold on the first two,
 and on scikit-learn's digits, without references. Groups: the same by class and by declared group of classes, with as
 many candidates as there are, on 10,000 records (Yu et al. 2022, figures 7 and 10). Inversion: 50 records, median of the
@@ -18,6 +18,8 @@ import argparse
 import math
 import statistics
 import time
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,8 @@ from PIL import Image
 from scipy import stats
 from sklearn.datasets import load_digits
 
-from benchmarks.environment import PARTITION_KEY, dataset, provenance
+from benchmarks.environment import PARTITION_KEY, dataset, draw_records, provenance
+from benchmarks.fixed_extractor import pixels
 from benchmarks.individual import GROUPS
 from benchmarks.kept_results import print_result
 from datalens_service.audits.audit import AuditSettings, Train
@@ -54,8 +57,7 @@ from datalens_service.spec import TrainingSpec
 RECORDS_PER_MODEL = 2000
 _OF_GROUPS = 10_000
 DELTA = 1e-5
-SPREAD = 0.353
-"""Public standard deviation of Fashion-MNIST pixels."""
+_opened = cache(dataset)
 NETWORKS = ("mlp", "lenet")
 CONCENTRATIONS = (250.0, 150_000.0)
 """kappa; half of what directional privacy calls ε (Faustini et al. 2023)."""
@@ -70,11 +72,15 @@ def membership(options: argparse.Namespace) -> dict[str, Any]:
         ways[f"{network}, no privacy"] = (_train_plainly(network), None)
         ways[f"{network}, dp_sgd, ε = 1"] = (_train_privately(1.0, network), mu_for_epsilon(1.0, DELTA))
         for kappa in CONCENTRATIONS:
-            way = _train_by_directions(kappa, network), _mu_of_directions(kappa, network)
+            way = _train_by_directions(kappa, network), _mu_of_directions(kappa, network, options.dataset)
             ways[f"{network}, von Mises–Fisher, ε_V = {2 * kappa:g}"] = way
     ways["moments, ε = 1"] = (_draw_privately(1.0), mu_for_epsilon(1.0, DELTA))
     names = [name for name in ways if options.only in name]
-    return {"records_per_model": RECORDS_PER_MODEL, "rows": [_row(name, *ways[name], options) for name in names]}
+    return {
+        "dataset": options.dataset,
+        "records_per_model": RECORDS_PER_MODEL,
+        "rows": [_row(name, *ways[name], options) for name in names],
+    }
 
 
 def success(options: argparse.Namespace) -> dict[str, Any]:
@@ -136,7 +142,7 @@ def _digits() -> Dataset:
 def _row(name: str, train: Train, mu: float | None, options: argparse.Namespace) -> dict[str, Any]:
     began, audits = time.process_time(), []
     for seed in range(options.seeds):
-        data = _part("fashion_mnist", 4 * RECORDS_PER_MODEL, seed)
+        data = _part(options.dataset, 4 * RECORDS_PER_MODEL, seed)
         audits.append(rehearse(data, train, mu, AuditSettings(seed=seed)))
     areas = {row.attack: [] for row in audits[0].attacks}
     caught = {row.attack: [] for row in audits[0].attacks}
@@ -155,10 +161,7 @@ def _row(name: str, train: Train, mu: float | None, options: argparse.Namespace)
 
 
 def _part(name: str, records: int, seed: int) -> Dataset:
-    data = dataset(name)
-    rows = np.random.default_rng(seed).choice(len(data.train.labels), records, replace=False)
-    schema = data.schema.model_copy(update={"num_units": records})
-    return Dataset(schema, Split(data.train.images[rows], data.train.labels[rows]), None, PARTITION_KEY)
+    return replace(draw_records(_opened(name), records, seed), test=None)
 
 
 def _train_plainly(network: str) -> Train:
@@ -182,9 +185,9 @@ def _by_directions(kappa: float, network: str) -> DpSgd:
     )  # fmt: skip
 
 
-def _mu_of_directions(kappa: float, network: str) -> float:
+def _mu_of_directions(kappa: float, network: str, name: str) -> float:
     """Of all passes, by the price of the product."""
-    schema = _part("fashion_mnist", RECORDS_PER_MODEL, 0).schema
+    schema = _part(name, RECORDS_PER_MODEL, 0).schema
     return mu_of_units(_directions(_by_directions(kappa, network), schema).partition.units_zero_out)
 
 
@@ -236,13 +239,19 @@ def inversion(options: argparse.Namespace) -> dict[str, Any]:
         for seed in range(options.seeds)
         if options.only in noise
     ]
-    return {"records": options.records, "iterations": options.iterations, "spread": SPREAD, "rows": rows}
+    names = ("dataset", "records", "iterations")
+    return {name: getattr(options, name) for name in names} | {"spread": _spread(options.dataset), "rows": rows}
+
+
+def _spread(name: str) -> float:
+    """Public standard deviation of pixels."""
+    return round(float(_opened(name).train.images.std()) / 255, 3)
 
 
 def _invert(architecture: str, noise: str, strength: float, seed: int, options: argparse.Namespace) -> dict[str, Any]:
-    data = _part("fashion_mnist", options.records, seed)
+    data = _part(options.dataset, options.records, seed)
     network = build_network({"architecture": architecture}, data.schema, seed)
-    images = torch.from_numpy(data.train.images.transpose(0, 3, 1, 2) / 255).float()
+    images = pixels(data.train.images)
     labels = torch.from_numpy(data.train.labels)
     observed = _observed(network, images, labels, noise, strength, seed)
     settings = InversionSettings(iterations=options.iterations, seed=seed)
@@ -250,7 +259,7 @@ def _invert(architecture: str, noise: str, strength: float, seed: int, options: 
     if options.pictures is not None and seed == 0:
         options.pictures.mkdir(parents=True, exist_ok=True)
         _draw(images, inverted, options.pictures / f"inversion-{architecture}-{noise}-{strength:g}.png")
-    errors = squared_errors(inverted, images, SPREAD)
+    errors = squared_errors(inverted, images, _spread(options.dataset))
     return {
         "network": architecture,
         "noise": noise,
@@ -285,7 +294,7 @@ def _draw(images: torch.Tensor, inverted: torch.Tensor, path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Attacks on models with and without privacy.")
     parser.add_argument("what", choices=["membership", "success", "groups", "inversion"])
-    parser.add_argument("--dataset", default="fashion_mnist", choices=GROUPS, help="Of groups.")
+    parser.add_argument("--dataset", default="fashion_mnist", choices=[*GROUPS, "cifar10"], help="Of all but success.")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--records", type=int, default=50, help="Of inversion.")
     parser.add_argument("--iterations", type=int, default=1000, help="Of inversion.")

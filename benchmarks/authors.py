@@ -3,9 +3,10 @@
     python -m benchmarks.authors --teachers 40 --votes 149 >> benchmarks/results/authors.jsonl
     python -m benchmarks.authors --teachers 40 --votes 149 --like batch_norm --seed 1
 
-Every teacher has 15 records, the first ones of the set. Noise follows the number of teachers, so that a vote is as
-clear as the authors' vote of 4,000. Such a run has no guarantee: its noise is too small for its budget. It shows what
-the algorithm learns from votes of that clearness, on public images, in minutes instead of days.
+Every teacher has 15 records, the first ones of the set, or 30 of `signs`; `hundred` pairs digits to 100 classes. Noise
+follows the number of teachers, so that a vote is as clear as the authors' vote of all of theirs. Such a run has no
+guarantee: its noise is too small for its budget. It shows what the algorithm learns from votes of that clearness, on
+public images, in minutes instead of days.
 
 `--like` takes over what the authors' code does and the product does not:
 
@@ -23,35 +24,40 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
+from unittest.mock import patch
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.earlier_judge import earlier_accuracy
 from benchmarks.environment import PARTITION_KEY, dataset, provenance
 from benchmarks.fidelity import Fidelity
+from benchmarks.gpu import PARTS, take
 from benchmarks.kept_results import print_result
+from benchmarks.rows import PRESETS
+from benchmarks.utility import accuracy_of, trained_on
+from benchmarks.voting_runs import generators
 from datalens_service.data import shard_batches
-from datalens_service.data.dataset import Dataset, Labels, Split
+from datalens_service.data.dataset import Dataset, Images, Labels
 from datalens_service.evaluation.metrics import downstream
 from datalens_service.mechanisms import private_shards
 from datalens_service.methods.script import RunInputs
 from datalens_service.methods.training import Training
 from datalens_service.models import trainer
 from datalens_service.models.generators.generator import Generator
+from datalens_service.models.generators.networks import ImageNetwork
 from datalens_service.models.teachers import ensemble, networks
 from datalens_service.models.teachers.unfold import Unfold
-from datalens_service.planning.presets import RECORDS_PER_TEACHER
 from datalens_service.planning.published import COMMANDS, build_published
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.privacy.randomness import TrainingRandomness
 
-PRESETS: Final = {"mnist": "paper", "fashion_mnist": "paper_fashion_mnist"}
 _WHOLE_BUDGET: Final = 10**18
 _ALIKE: Final = 80
 """Teachers that the authors train one after another in one place of their graph."""
@@ -132,11 +138,11 @@ def like_start() -> None:
 def like_shards() -> None:
     """Records in their order, of which `few` took every class in turn; a batch is a shard, always in this order."""
 
-    def deal(_key: bytes, unit_ids: Labels, *_of_classes: Any) -> Labels:
-        return unit_ids // RECORDS_PER_TEACHER
+    def deal(_key: bytes, unit_ids: Labels, num_shards: int, *_of_classes: Any) -> Labels:
+        return unit_ids * num_shards // len(unit_ids)
 
     def draw(self: shard_batches.ShardSampler, _step: int) -> Tensor:
-        return self._starts[:, None] + torch.arange(RECORDS_PER_TEACHER)
+        return self._starts[:, None] + torch.arange(self._batch_size)
 
     def in_order(shards: Sequence[Labels], local: range, _seed: int) -> Labels:
         return np.concatenate([*(shards[shard] for shard in local), np.zeros(1, dtype=np.int64)])
@@ -208,16 +214,19 @@ LIKE: Final[dict[str, Callable[[], None]]] = {
 }
 
 
-def few(data: Dataset, teachers: int, in_turn: bool) -> Dataset:
-    """The first records, 15 a teacher, or those of each class in turn."""
-    count = RECORDS_PER_TEACHER * teachers
+def opened(name: str) -> Dataset:
+    """A public set, or pairs of digits."""
+    return take(dataset("mnist"), PARTS[name], 1.0) if name in PARTS else dataset(name)
+
+
+def few(data: Dataset, teachers: int, records: int, in_turn: bool) -> Dataset:
+    """The first records, so many a teacher, or those of each class in turn."""
+    count = records * teachers
     rows = np.arange(count)
     if in_turn:
         of_class = [np.flatnonzero(data.train.labels == label) for label in range(data.schema.num_classes)]
         rows = np.stack([found[: -(-count // len(of_class))] for found in of_class], axis=1).ravel()[:count]
-    schema = data.schema.model_copy(update={"num_units": count})
-    train = Split(data.train.images[rows], data.train.labels[rows])
-    return Dataset(schema, train, data.test, partition_key=PARTITION_KEY)
+    return with_records(data, rows)
 
 
 def accuracies(generator: Generator, data: Dataset, images: int, epochs: int, seed: int) -> dict[str, Any]:
@@ -231,26 +240,34 @@ def accuracies(generator: Generator, data: Dataset, images: int, epochs: int, se
     return {"last": round(values[-1], 2), "best": round(max(values), 2)}
 
 
-def sgd_accuracies(generator: Generator, data: Dataset, options: argparse.Namespace) -> dict[str, float]:
-    """Of the authors' classifier under SGD, after its last epoch and after its best.
+def last_and_best(accuracies: Iterable[float]) -> dict[str, float]:
+    """Of all epochs, in percent."""
+    values = [round(each, 2) for each in accuracies]
+    return {"last": values[-1], "best": max(values)}
+
+
+def standard(drawn: Images, labels: Labels, data: Dataset, options: argparse.Namespace) -> dict[str, float]:
+    """Accuracy of the standard CNN."""
+    return last_and_best(trained_on(drawn, labels, data, 1 + epoch, options.seed) for epoch in range(options.epochs))
+
+
+def by_sgd(drawn: Images, labels: Labels, data: Dataset, options: argparse.Namespace) -> Iterator[float]:
+    """Accuracy of the authors' classifier under SGD, after every epoch.
 
     Theirs takes 600 epochs of 100,000 images at a rate of 0.002 in batches of 512: 117,000 steps. A rate ten times as
     large, with a momentum of 0.9, goes as far in a hundredth of the steps; batches of 64 make them cheaper.
     """
-    drawn, labels = generator.sample(options.images, seed=options.seed)
     pixels, targets = downstream.scaled(torch.from_numpy(drawn)), torch.from_numpy(labels)
     torch.manual_seed(options.seed)
     network = theirs(data.schema.num_classes)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.02, momentum=0.9)
-    values = []
     for _ in range(options.sgd_epochs):
         network.train()
         for rows in torch.split(torch.randperm(len(targets)), 64):
             optimizer.zero_grad()
             functional.cross_entropy(network(pixels[rows]), targets[rows]).backward()
             optimizer.step()
-        values.append(100 * float(np.mean(downstream.labelled(network, data.test.images, "cpu") == data.test.labels)))
-    return {"last": round(values[-1], 2), "best": round(max(values), 2)}
+        yield accuracy_of(network, data)
 
 
 def theirs(num_classes: int) -> nn.Module:
@@ -267,10 +284,10 @@ def theirs(num_classes: int) -> nn.Module:
 
 def measured(options: argparse.Namespace) -> dict[str, Any]:
     """One run."""
-    data = few(dataset(options.dataset), options.teachers, "shards" in options.like)
+    published = COMMANDS[PRESETS[options.dataset]][0 if options.epsilon == 1 else 1]
+    data = few(opened(options.dataset), options.teachers, published.batch, "shards" in options.like)
     for name in sorted(options.like, key="labels".__eq__):
         LIKE[name]()
-    published = COMMANDS[PRESETS[options.dataset]][0 if options.epsilon == 1 else 1]
     method = build_published(PRESETS[options.dataset], data.schema, options.epsilon)
     method = method.model_copy(update={"noise_stddev": published.noise_stddev, "steps": options.votes})
     changes = {name: json.loads(value) for name, value in (given.split("=") for given in options.set)}
@@ -279,42 +296,44 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     account, inputs = UnchargedAccount(), RunInputs(TrainingRandomness(options.seed))
     training = Training(method, plan, data, account, inputs)
     noise: Any = NoiseInProportion(options.teachers / published.num_teachers)
-    points, seconds = [], 0.0
-    stops = {max(1, round(share * options.votes)) for share in options.at}
-    for step in range(options.votes):
-        began = time.process_time()
-        training.step(noise)
-        seconds += time.process_time() - began
-        if step + 1 in stops:
-            generator = training.outcome().model
-            if not isinstance(generator, Generator):
-                raise TypeError("voting makes a generator")
-            scores = accuracies(generator, data, options.images, options.epochs, options.seed)
-            if options.fidelity:
-                fidelity = Fidelity(options.dataset, data, held_out=False, inception_weights=None)
-                scores["fidelity"] = fidelity.of(*generator.sample(options.images, seed=options.seed))
-            if options.sgd_epochs:
-                scores["sgd"] = sgd_accuracies(generator, data, options)
-            points.append({"votes": step + 1, "seconds": round(seconds, 1), **scores})
+    points = [
+        {"votes": votes, "seconds": seconds, **judged(generator, data, options)}
+        for votes, seconds, generator in generators(training, options.votes, noise, options.at)
+    ]
     return {
         "dataset": options.dataset, "published_epsilon": options.epsilon, "teachers": options.teachers,
-        "records": options.teachers * RECORDS_PER_TEACHER, "noise_stddev": noise.share * (method.noise_stddev or 0),
+        "records": data.schema.num_units, "noise_stddev": noise.share * (method.noise_stddev or 0),
         "like": options.like, "changes": changes, "seed": options.seed,
         "synthetic_images": options.images, "epochs": options.epochs, "sgd_epochs": options.sgd_epochs,
         "points": points,
     }  # fmt: skip
 
 
+def judged(generator: Generator, data: Dataset, options: argparse.Namespace) -> dict[str, Any]:
+    """Accuracy of what learns from its images, and what else was asked for."""
+    drawn, labels = generator.sample(options.images, seed=options.seed)
+    scores: dict[str, Any] = standard(drawn, labels, data, options)
+    if options.by_batch:
+        with patch.object(ImageNetwork, "draw", draw_by_batch):
+            scores["by_batch"] = standard(*replace(generator).sample(options.images, seed=options.seed), data, options)
+    if options.fidelity:
+        scores["fidelity"] = Fidelity(options.dataset, data, held_out=False, inception_weights=None).of(drawn, labels)
+    if options.sgd_epochs:
+        scores["sgd"] = last_and_best(by_sgd(drawn, labels, data, options))
+    return scores
+
+
 def main() -> None:
     """Parse, run and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--dataset", choices=["mnist", "fashion_mnist"], default="mnist")
+    parser.add_argument("--dataset", choices=PRESETS, default="mnist")
     parser.add_argument("--epsilon", type=int, choices=[1, 10], default=1, help="whose published settings are taken")
     parser.add_argument("--teachers", type=int, default=40)
     parser.add_argument("--votes", type=int, default=149, help="steps of 15 images; exact accounting allows 149 at 1")
     parser.add_argument("--like", nargs="*", choices=sorted(LIKE), default=[], help="what is taken over")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=JSON", help="settings other than published")
     parser.add_argument("--fidelity", action="store_true", help="of the images, by the fixed extractor of the set")
+    parser.add_argument("--by-batch", action="store_true", help="judge images by the statistics of their batch as well")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--images", type=int, default=10_000)
     parser.add_argument("--epochs", type=int, default=3)

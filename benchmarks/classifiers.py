@@ -24,7 +24,6 @@ import json
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,10 +31,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.environment import dataset, provenance, public_set
+from benchmarks.environment import dataset, provenance, public_set, without_test_images
+from benchmarks.fixed_extractor import pixels
 from benchmarks.kept_results import print_result
 from benchmarks.panel import Cell, Score, draw, tested
-from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.mechanisms import GradientSum
 from datalens_service.methods import DpSgd
 from datalens_service.methods.descent.unit_gradients import whole_units
@@ -49,7 +49,6 @@ from datalens_service.spec import TrainingSpec
 SETS = ("mnist", "fashion_mnist", "cifar10", "cifar10_features", "smiles64")
 ARCHITECTURES = ("small_cnn", "lenet", "mlp")
 BATCH = 256
-HELD_OUT = 10_000
 PASSES = 5
 
 
@@ -90,15 +89,7 @@ def _data(options: argparse.Namespace, seed: int) -> Dataset:
     if options.draw is not None:
         return draw(Cell(options.dataset, options.draw, options.epsilon), seed)
     data = dataset(options.dataset)
-    return _without_test_images(data) if options.held_out else data
-
-
-def _without_test_images(data: Dataset) -> Dataset:
-    """The last training images in the place of those that nothing may be chosen on."""
-    train, first = data.train, len(data.train.labels) - HELD_OUT
-    parts = [Split(train.images[rows], train.labels[rows]) for rows in (slice(first), slice(first, None))]
-    schema = data.schema.model_copy(update={"num_units": first})
-    return replace(data, schema=schema, train=parts[0], test=parts[1])
+    return without_test_images(data) if options.held_out else data
 
 
 def _account(spec: TrainingSpec, schema: Schema) -> MemoryAccount:
@@ -154,7 +145,7 @@ def _train_by_opacus(
     began = time.process_time()
     network = build_network({"architecture": settings["architecture"]}, data.schema).train()
     optimizer = torch.optim.SGD(network.parameters(), lr=settings["learning_rate"], momentum=DpSgd().momentum)
-    records = TensorDataset(_pixels(data.train.images), torch.from_numpy(data.train.labels))
+    records = TensorDataset(pixels(data.train.images), torch.from_numpy(data.train.labels))
     loader = DataLoader(records, batch_size=settings["batch"])
     engine = PrivacyEngine(accountant="prv")
     noise_multiplier = get_noise_multiplier(
@@ -181,13 +172,9 @@ def _train_by_opacus(
             if step == settings["steps"]:
                 break
     with torch.no_grad():
-        predicted = network.eval()(_pixels(data.test.images)).argmax(dim=1).numpy()
+        predicted = network.eval()(pixels(data.test.images)).argmax(dim=1).numpy()
     percent = round(100 * float(np.mean(predicted == data.test.labels)), 2)
     return percent, engine.get_epsilon(options.delta), time.process_time() - began
-
-
-def _pixels(images: np.ndarray) -> Tensor:
-    return torch.from_numpy(images.transpose(0, 3, 1, 2).astype(np.float32) / 255)
 
 
 def speed(options: argparse.Namespace) -> dict[str, Any]:

@@ -36,9 +36,10 @@ from scipy import special
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.environment import PARTITION_KEY, dataset, provenance
+from benchmarks.environment import dataset, draw_records, provenance
+from benchmarks.fixed_extractor import pixels
 from benchmarks.kept_results import print_result, read_results
-from datalens_service.data.dataset import Dataset, Split
+from datalens_service.data.dataset import Dataset
 from datalens_service.methods.descent.noisy_directions import mean_cosine
 from datalens_service.models.classifiers.architectures import build_network
 
@@ -219,7 +220,8 @@ class Cell:
         """Percent of test images that are labelled correctly after each pass."""
         network = build_network({"architecture": self.architecture}, data.schema, seed)
         optimizer = torch.optim.Adam(network.parameters(), lr=self.settings.learning_rate)
-        (images, labels), order = _tensors(data.train), torch.Generator().manual_seed(seed)
+        images, labels = pixels(data.train.images), torch.from_numpy(data.train.labels)
+        order = torch.Generator().manual_seed(seed)
         step = self._choose_step(network, self._noise(len(labels)), torch.Generator().manual_seed(seed))
         accuracies = []
         for _ in range(self.settings.passes):
@@ -250,23 +252,18 @@ class Cell:
         return find_bounded
 
 
-def _tensors(split: Split) -> tuple[Tensor, Tensor]:
-    images = torch.from_numpy(np.ascontiguousarray(split.images.transpose(0, 3, 1, 2)))
-    return images.float() / 255, torch.from_numpy(split.labels)
-
-
 @torch.no_grad()
 def _accuracy(network: nn.Sequential, data: Dataset) -> float:
     if data.test is None:
         raise SystemExit("the dataset has no test split")
-    images, labels = _tensors(data.test)
-    predicted = torch.cat([network(part).argmax(dim=1) for part in images.split(500)])
-    return round(100 * (predicted == labels).double().mean().item(), 2)
+    predicted = torch.cat([network(part).argmax(dim=1) for part in pixels(data.test.images).split(500)])
+    return round(100 * float(np.mean(predicted.numpy() == data.test.labels)), 2)
 
 
 def measure(cell: Cell, seeds: int) -> dict[str, Any]:
     """One cell of the table."""
-    data, began = _records(cell), time.process_time()
+    count, began = cell.settings.records, time.process_time()
+    data = draw_records(dataset(cell.dataset), count, 0) if count else dataset(cell.dataset)
     runs = [cell.train(data, seed) for seed in range(seeds)]
     last = [accuracies[-1] for accuracies in runs]
     return {
@@ -276,16 +273,6 @@ def measure(cell: Cell, seeds: int) -> dict[str, Any]:
         "spread": statistics.stdev(last) if len(last) > 1 else None,
         "processor_seconds": round((time.process_time() - began) / seeds, 1),
     }
-
-
-def _records(cell: Cell) -> Dataset:
-    """The set, or a random part of its training records; all of its test images."""
-    data, count = dataset(cell.dataset), cell.settings.records
-    if count is None:
-        return data
-    rows = np.random.default_rng(0).choice(len(data.train.labels), count, replace=False)
-    schema = data.schema.model_copy(update={"num_units": count})
-    return Dataset(schema, Split(data.train.images[rows], data.train.labels[rows]), data.test, PARTITION_KEY)
 
 
 def _cells(options: argparse.Namespace) -> Iterator[Cell]:

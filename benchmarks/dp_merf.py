@@ -11,9 +11,9 @@ from typing import Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from benchmarks.fixed_extractor import pixels
 from datalens_service.data.dataset import Dataset, Images, Labels
 from datalens_service.privacy.accounting import mu_for_epsilon
 
@@ -48,7 +48,7 @@ def _noisy_embedding(data: Dataset, frequencies: Tensor, mu: float) -> Tensor:
     total = torch.zeros(FEATURES, data.schema.num_classes)
     for rows in np.array_split(np.arange(len(data.train.labels)), -(-len(data.train.labels) // _BATCH)):
         members = nn.functional.one_hot(torch.tensor(data.train.labels[rows]), data.schema.num_classes).float()
-        total += _embed(_vectors(data.train.images[rows]), frequencies).T @ members
+        total += _embed(pixels(data.train.images[rows]).flatten(1), frequencies).T @ members
     return (total + torch.randn(total.shape) / mu) / data.schema.num_units
 
 
@@ -81,7 +81,3 @@ def _embed(vectors: Tensor, frequencies: Tensor) -> Tensor:
     """(n, features), of length 1: random Fourier features of a Gaussian kernel (Rahimi and Recht 2007)."""
     angles = vectors @ frequencies
     return torch.cat([angles.cos(), angles.sin()], dim=1) * (2 / FEATURES) ** 0.5
-
-
-def _vectors(images: NDArray[np.uint8]) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2))).flatten(1).float() / 255

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from datalens_service.data import read_upload
 from datalens_service.data.dataset import Dataset, Schema, Split, Upload
@@ -87,12 +89,29 @@ def dataset(name: str) -> Dataset:
 
 def without_test_images(data: Dataset) -> Dataset:
     """For choosing settings: the last 10,000 training images take the place of the test images."""
-    count = len(data.train.labels) - _HELD_OUT
-    train, held_out = (
-        Split(data.train.images[rows], data.train.labels[rows]) for rows in (slice(count), slice(count, None))
-    )
-    schema = data.schema.model_copy(update={"num_units": count})
-    return Dataset(schema, train, held_out, partition_key=PARTITION_KEY)
+    order = np.arange(len(data.train.labels))
+    return replace(with_records(data, order[:-_HELD_OUT]), test=with_records(data, order[-_HELD_OUT:]).train)
+
+
+def with_records(data: Dataset, rows: NDArray[np.int64]) -> Dataset:
+    """The set with these of its training records alone, in this order."""
+    train = Split(data.train.images[rows], data.train.labels[rows])
+    schema = data.schema.model_copy(update={"num_units": len(rows)})
+    return Dataset(schema, train, data.test, partition_key=PARTITION_KEY)
+
+
+def draw_records(data: Dataset, count: int, seed: int) -> Dataset:
+    """The set with so many training records, drawn by the seed."""
+    return with_records(data, np.random.default_rng(seed).choice(len(data.train.labels), count, replace=False))
+
+
+def make_set(shape: tuple[int, int, int], records: int, seed: int = 0) -> Dataset:
+    """Random images of ten classes."""
+    rng = np.random.default_rng(seed)
+    height, width, channels = shape
+    schema = Schema(channels=channels, height=height, width=width, class_names=_TEN, num_units=records)
+    images = rng.integers(0, 256, (records, *shape), dtype=np.uint8)
+    return Dataset(schema, Split(images, np.arange(records) % 10), None, PARTITION_KEY)
 
 
 def _processor() -> str:

@@ -28,8 +28,8 @@ from benchmarks.kept_results import print_result, read_rows
 from benchmarks.panel import Cell, draw
 from benchmarks.pooling import Row, pool, protocol
 from benchmarks.rows import ROWS
+from benchmarks.utility import trained_on
 from datalens_service.data.dataset import Dataset, Schema
-from datalens_service.evaluation.metrics.downstream import labelled, trained
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.planning.expectations import TABLE, expect, measure_machine, read_table
 from datalens_service.planning.job_names import TEACH, choose

@@ -24,13 +24,12 @@ import gc
 import os
 from typing import Any
 
-import numpy as np
 import torch
 
 from benchmarks.clock import Clock
-from benchmarks.environment import PARTITION_KEY, provenance
+from benchmarks.environment import make_set, provenance
 from benchmarks.kept_results import print_result
-from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.data.dataset import Dataset
 from datalens_service.errors import InvalidSpec
 from datalens_service.methods import DataLens, ExecutionOptions, Guided, Method, Mixture, Moments
 from datalens_service.methods.script import RunInputs
@@ -40,7 +39,6 @@ from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 
 SHAPES = ((28, 28, 1), (32, 32, 3), (64, 64, 3))
-CLASSES = 10
 TEACHERS = {
     "dense, topagg": {},
     "dense, klevel": {"votes": "klevel"},
@@ -59,16 +57,6 @@ def methods(teachers: int) -> dict[str, Method]:
     common = {"num_teachers": teachers, "teacher_warmup_steps": 2}
     voting = {f"datalens: {name}": DataLens(**(common | changes)) for name, changes in TEACHERS.items()}
     return {"moments": Moments(), "mixture": Mixture(), "guided": Guided(samples=_SAMPLES), **voting}
-
-
-def dataset(shape: tuple[int, int, int], records: int) -> Dataset:
-    """Random images."""
-    rng = np.random.default_rng(0)
-    height, width, channels = shape
-    names = tuple(str(number) for number in range(CLASSES))
-    schema = Schema(channels=channels, height=height, width=width, class_names=names, num_units=records)
-    images = rng.integers(0, 256, (records, *shape), dtype=np.uint8)
-    return Dataset(schema, Split(images, np.arange(records) % CLASSES), None, PARTITION_KEY)
 
 
 def measured(method: Method, data: Dataset, clock: Clock, votes: int) -> dict[str, Any]:
@@ -117,7 +105,7 @@ def main() -> None:
     prefixes = tuple(chosen.method or [""])
     rows = []
     for shape in SHAPES:
-        data = dataset(shape, chosen.records)
+        data = make_set(shape, chosen.records)
         for name, method in methods(chosen.teachers).items():
             if name.startswith(prefixes):
                 row = {"images": "×".join(map(str, shape)), "method": name}

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import pearsonr, spearmanr
 
-from benchmarks.environment import dataset, provenance
+from benchmarks.environment import dataset, provenance, with_records
 from benchmarks.kept_results import print_result
 from benchmarks.panel import Cell, draw
-from datalens_service.data.dataset import Dataset, Labels, Split
+from datalens_service.data.dataset import Dataset, Labels
 from datalens_service.mechanisms import IndividualHistogram
 from datalens_service.mechanisms.private_records import Rows
 from datalens_service.mechanisms.unit_records import as_tensors
@@ -67,15 +66,14 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     began = time.process_time()
     result = run(spec, data, account=MemoryAccount(spec.limit_units(data.schema), (spec.epsilon, 1e-5)))
     seconds = time.process_time() - began
-    split = Split(data.train.images[: options.records], data.train.labels[: options.records])
-    some = replace(data, schema=data.schema.model_copy(update={"num_units": options.records}), train=split)
+    some = with_records(data, np.arange(options.records))
     histogram, released = result.plan.releases[-1].mechanism, result.extras.individual
     if not isinstance(histogram, IndividualHistogram) or released is None:
         raise SystemExit("the job released no histogram")
     levels = _levels(method, result, some)
     exact = _epsilons(result, levels, histogram, 1)
     estimated = _epsilons(result, levels, histogram, histogram.every)
-    losses = -np.log(result.model.predict(split.images)[np.arange(options.records), split.labels])  # type: ignore[attr-defined]
+    losses = -np.log(result.model.predict(some.train.images)[np.arange(options.records), some.train.labels])  # type: ignore[attr-defined]
     return {
         "method": method.model_dump(mode="json"),
         "dataset": options.dataset,
@@ -87,7 +85,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "estimated": _statistics(estimated),
         "released": released.model_dump(exclude={"noisy_counts"}),
         "draw": options.draw,
-        **_by_group(exact, losses, split.labels, data.schema.class_names, GROUPS[options.dataset]),
+        **_by_group(exact, losses, some.train.labels, data.schema.class_names, GROUPS[options.dataset]),
         "tenths": _by_part(losses, exact, 10),
         "fifths": _norms_by_part(levels, 5),
         "share_within_1_percent_of_the_job": float(np.mean(exact >= 0.99 * result.cost.epsilon_at_plan)),

@@ -153,10 +153,8 @@ def train(layer: Layer, setting: Setting, rule: Rule, seed: int, factor: float =
         errors = layer.errors(drawn)
         norms = np.linalg.norm(errors, axis=1) * layer.lengths[drawn]
         most = bounds[drawn] * (largest / levels)
-        contributions, shortened = (
-            contributions + len(drawn),
-            shortened + int((np.minimum(norms, largest) > most).sum()),
-        )
+        contributions += len(drawn)
+        shortened += int((np.minimum(norms, largest) > most).sum())
         clipped = errors * np.minimum(1, most / np.maximum(norms, 1e-12))[:, None]
         noise = setting.noise_multiplier * largest * rng.standard_normal(layer.weights.shape, dtype=np.float32)
         gradient = (layer.rows[drawn].T @ clipped + noise) / (setting.probability * count)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from benchmarks.environment import ROOT
@@ -30,6 +30,11 @@ def read_rows(name: str) -> list[dict[str, Any]]:
         for result in read_results(name)
         for row in result["rows"]
     ]
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table as pages have it."""
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in [head, ["---"] * len(head), *rows])
 
 
 def print_result(result: Mapping[str, Any]) -> None:

@@ -15,15 +15,14 @@ import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
-from benchmarks.environment import PARTITION_KEY, ROOT, provenance
+from benchmarks.environment import ROOT, make_set, provenance
 from benchmarks.kept_results import print_result
-from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.data.dataset import Dataset
 from datalens_service.gateways.startup import start
 from datalens_service.jobs.execute import execute
 from datalens_service.planning.requested_spec import RequestedSpec
@@ -34,28 +33,13 @@ from datalens_service.store.jobs.jobs import JobState
 from workers import fork_jobs
 
 JOBS: Final = ("28x28x1:2000", "28x28x1:10000", "32x32x3:5000", "64x64x3:3000", "64x64x1:5000")
-_CLASSES: Final = 10
 _TEST_IMAGES: Final = 1000
 
 
 def random_dataset(shape: tuple[int, int, int], records: int, public: bool = False) -> Dataset:
     """With a test split."""
-    rng = np.random.default_rng(int(public))
-    train, test = (
-        Split(rng.integers(0, 256, (count, *shape), dtype=np.uint8), np.arange(count) % _CLASSES)
-        for count in (records, _TEST_IMAGES)
-    )
-    names = tuple(str(number) for number in range(_CLASSES))
-    height, width, channels = shape
-    schema = Schema(
-        channels=channels,
-        height=height,
-        width=width,
-        class_names=names,
-        num_units=records,
-        records_are_public=public,
-    )
-    return Dataset(schema, train, test, PARTITION_KEY)
+    data, test = make_set(shape, records, int(public)), make_set(shape, _TEST_IMAGES, 2).train
+    return replace(data, schema=data.schema.model_copy(update={"records_are_public": public}), test=test)
 
 
 def measure(name: str, request: dict[str, Any]) -> dict[str, Any]:

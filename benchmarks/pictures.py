@@ -118,7 +118,7 @@ class Photographer:
 
     def plan(self, dataset: str) -> None:
         """A plan that nobody submits."""
-        self._plan(dataset, "Made to look at", "4")
+        self._plan(dataset, "Best-looking", "4")
         self._take("plan")
         self._page.set_viewport_size(PHONE)  # type: ignore[arg-type]
         self._take("plan-phone")

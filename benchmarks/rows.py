@@ -67,3 +67,11 @@ ROWS: Final = {
         settings=("warm_start=null", "sampling=poisson", "batch=600", "steps=400", "updates_per_generator_step=1"),
     ),
 }  # fmt: skip
+
+PRESETS: Final = {
+    "mnist": "paper",
+    "fashion_mnist": "paper_fashion_mnist",
+    "signs": "paper_celeba_gender",
+    "hundred": "paper",
+}
+"""Of the authors' settings, for runs with fewer teachers."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import published
-from benchmarks.kept_results import RESULTS, read_results, read_rows
+from benchmarks.kept_results import RESULTS, markdown_table, read_results, read_rows
 from benchmarks.owners import RIVAL, SETS, growth
 from benchmarks.panel import CELLS
 from benchmarks.pooling import cell, pool, protocol
@@ -137,11 +137,6 @@ def rank(row: dict[str, Any]) -> tuple[int, bool]:
     return ORDER.index(row["row"]), chosen is not None and row["method"] == chosen.start
 
 
-def table(head: list[str], lines: list[list[str]]) -> str:
-    """Markdown."""
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in [head, ["---"] * len(head), *lines])
-
-
 def accuracy(row: dict[str, Any]) -> str:
     """Mean and spread."""
     spread = f"±{row['accuracy_std']:.1f}" if row["accuracy_std"] is not None else ""
@@ -172,14 +167,14 @@ def overview(results: Rows, show: Callable[[dict[str, Any]], str]) -> str:
     }
     methods = list(dict.fromkeys(row["method"] for row in sorted(results, key=rank)))
     head = ["trained on", *(f"{DATASETS[dataset]}, ε = {epsilon:g}" for dataset, epsilon in places)]
-    return table(
+    return markdown_table(
         head, [[TITLES.get(name, name), *(cells.get((name, *place), "") for place in places)] for name in methods]
     )
 
 
 def details(results: Rows) -> str:
     """One line per measurement."""
-    return table(COLUMNS, [line(row) for row in results])
+    return markdown_table(COLUMNS, [line(row) for row in results])
 
 
 def line(row: dict[str, Any]) -> list[str]:
@@ -208,7 +203,9 @@ def samples() -> str:
                 ]
                 lines.append([f"`{row}`", *shown])
         if lines:
-            written += f"### {name}\n\n" + table(["row", *(f"ε = {epsilon:g}" for epsilon in BUDGETS)], lines) + "\n"
+            written += (
+                f"### {name}\n\n" + markdown_table(["row", *(f"ε = {epsilon:g}" for epsilon in BUDGETS)], lines) + "\n"
+            )
     return written
 
 
@@ -229,7 +226,9 @@ def panel() -> str:
             cells["before"] = f"{before[name]:.1f} ({epsilon:g})"
     columns: tuple[float | str, ...] = ("before", *PANEL_BUDGETS, "real")
     head = ["set, records", *(name if isinstance(name, str) else f"ε = {name:g}" for name in columns)]
-    return table(head, [[title, *(cells.get(column, "") for column in columns)] for title, cells in shown.items()])
+    return markdown_table(
+        head, [[title, *(cells.get(column, "") for column in columns)] for title, cells in shown.items()]
+    )
 
 
 def _read_panel(line: dict[str, Any]) -> list[float]:
@@ -253,7 +252,7 @@ def looks() -> str:
             title = f"{PANEL[dataset]}, {records:,}"
             shown.setdefault(title, {})[epsilon] = "/".join(f"{figure:.0f}" for figure in figures)
     head = ["set, records", *(f"ε = {epsilon:g}" for epsilon in PANEL_BUDGETS)]
-    return table(
+    return markdown_table(
         head, [[title, *(cells.get(epsilon, "") for epsilon in PANEL_BUDGETS)] for title, cells in shown.items()]
     )
 
@@ -263,7 +262,7 @@ def costs() -> str:
     latest = {line["along"]: line for line in read_results("owners")}
     seconds = ["images, s", "of processor", "evaluation, s", "of processor"]
     head = ["records, pixels, classes", *seconds, "peak MiB", "accuracy"]
-    return table(head, [_cost(latest[along], latest["first"]) for along in (*SETS, RIVAL) if along in latest])
+    return markdown_table(head, [_cost(latest[along], latest["first"]) for along in (*SETS, RIVAL) if along in latest])
 
 
 def _cost(line: dict[str, Any], first: dict[str, Any]) -> list[str]:
@@ -304,7 +303,7 @@ def page(results: Rows) -> str:
     notes = NOTES.read_text().replace("{overview}\n", overview(shown, both_figures))
     notes = notes.replace("{samples}\n", samples())
     notes = notes.replace("{panel}\n", panel()).replace("{looks}\n", looks()).replace("{costs}\n", costs())
-    notes = notes.replace("{rivals}\n", table(list(published.HEAD), published.lines()))
+    notes = notes.replace("{rivals}\n", markdown_table(list(published.HEAD), published.lines()))
     return "<!-- python -m benchmarks.table writes this from benchmarks/utility.md -->\n" + notes
 
 

@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from benchmarks.environment import dataset, provenance, without_test_images
 from benchmarks.fidelity import Fidelity
@@ -52,6 +53,12 @@ FLOOR, CEILING = "floor", "ceiling"
 
 def trained_on(images: np.ndarray, labels: np.ndarray, data: Dataset, seed: int) -> float:
     """The standard CNN trained on `images`, tested on the real test split."""
+    classes = data.schema.num_classes
+    return accuracy_of(downstream.trained(images, labels, classes, epochs=epochs, seed=seed, device="cpu"), data)
+
+
+def accuracy_of(network: nn.Module, data: Dataset) -> float:
+    """Percent of the real test images that a network labels correctly."""
     if data.test is None:
         raise SystemExit("the data set has no test split")
     classes = data.schema.num_classes

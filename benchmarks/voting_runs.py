@@ -6,7 +6,7 @@ Only here can the noise be left out: a job takes its noise from `NoiseSource`, a
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,12 +80,23 @@ def curve(
     noise: Any = NoiseSource() if epsilon else Silence()
     inputs = RunInputs(TrainingRandomness(seed), ExecutionOptions(DEVICE))
     training = Training(method, plan, data, account, inputs)
-    stops = {max(1, round(share * plan.steps)) for share in at}
-    points, seconds = [], 0.0
-    for step in range(plan.steps):
-        began = time.monotonic()
+    points = []
+    for votes, seconds, model in generators(training, plan.steps, noise, at):
+        images, labels = model.sample(judged.images, seed=seed)
+        accuracy = trained_on(images, labels, data, judged.epochs, seed)
+        points.append({"images": votes * method.images_per_step, "accuracy": round(accuracy, 2), "seconds": seconds})
+    return points
+
+
+def generators(
+    training: Training, steps: int, noise: Any, at: Iterable[float]
+) -> Iterator[tuple[int, float, Generator]]:
+    """Train, and give votes, processor seconds and generator after some shares of the run."""
+    stops, seconds = {max(1, round(share * steps)) for share in at}, 0.0
+    for step in range(steps):
+        began = time.process_time()
         training.step(noise)
-        seconds += time.monotonic() - began
+        seconds += time.process_time() - began
         if step + 1 in stops:
             model = training.outcome().model
             if not isinstance(model, Generator):

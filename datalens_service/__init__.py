@@ -9,7 +9,7 @@
     result = datalens.run(spec, dataset, account=account)
     images, labels = result.generator.sample(10_000)
 
-Names are loaded when they are first used: whoever needs only the `Client` loads no NumPy, and nothing here loads
+Names are loaded when they are first used: a program that needs only the `Client` loads no NumPy, and nothing here loads
 torch before a method trains a network.
 """
 
@@ -96,7 +96,7 @@ sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name from its home."""
+    """Load a public name from its module."""
     for home, names in _HOMES.items():
         if name in names.split():
             return getattr(import_module(f"{__name__}.{home}"), name)
@@ -104,5 +104,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Everything public, loaded or not."""
+    """List everything public, loaded or not."""
     return sorted({*globals(), *__all__})

@@ -1,4 +1,4 @@
-"""Where a run was, so that it need not start over. Private: teachers are in it.
+"""Checkpoints: the state of a run, so that it need not start over. Private: teachers are in it.
 
 A checkpoint saves time, never privacy: charges and noisy sums are in the ledger, and steps after the
 checkpoint are replayed from there.
@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 from datalens_service.errors import CheckpointMismatch
 
 TEACHERS: Final = "teachers/"
-"""Names of what teachers know begin with it; a script gets none of that."""
+"""Prefix for the state of teachers, which is withheld from scripts."""
 
 
 State = dict[str, "np.ndarray"]
@@ -26,7 +26,7 @@ class Checkpoints:
     """One file that is replaced atomically.
 
     Args:
-        digest: Of the spec; a file of another spec is refused.
+        digest: Digest of the spec; a file of another spec is refused.
         seconds: Least time between two files.
     """
 
@@ -37,7 +37,7 @@ class Checkpoints:
         self._next = time.monotonic() + seconds
 
     def due(self) -> bool:
-        """Whether enough time has passed since the last one."""
+        """Tell whether enough time has passed since the last one."""
         return time.monotonic() >= self._next
 
     def save(self, step: int, state: State) -> None:
@@ -56,7 +56,7 @@ class Checkpoints:
         self._next = now + max(self._seconds, 10 * (now - began))
 
     def load(self) -> tuple[int, dict[str, Any]] | None:
-        """The last saved (step, state), or None.
+        """Return the last saved (step, state), or None.
 
         Raises:
             CheckpointMismatch: The file belongs to another spec.

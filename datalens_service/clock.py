@@ -1,4 +1,4 @@
-"""The present, and how precisely an instant may be told."""
+"""The clock of this machine, and how precisely an instant may be told."""
 
 import math
 from datetime import UTC, datetime
@@ -9,26 +9,29 @@ _HOUR: Final = 3600
 
 
 def utc_now() -> datetime:
-    """The present instant."""
-    return datetime.now(UTC)
+    """The present instant by the clock of this machine, for what is shown: the machine may be days off.
+
+    Whatever expires, is deleted or is admitted is decided by `store/database_clock.py`.
+    """
+    return datetime.now(UTC)  # noqa: TID251 (the one place)
 
 
 def to_second(at: datetime) -> datetime:
-    """An instant as it may leave: the database orders rows and ends leases by finer times, nobody else needs them."""
+    """Round an instant that leaves to a second; the database keeps finer times to order rows and to end leases."""
     return at.replace(microsecond=0)
 
 
-def entry_time() -> datetime:
-    """The present minute, for whatever is dated while private records are read; `LedgerEntryRow.seq` orders journals.
+def to_minute(at: datetime) -> datetime:
+    """Cut an instant that is noted while private records are read; `LedgerEntryRow.seq` orders journals.
 
     Charges leave in the proof of a job (proof/job_charges.py). Finer times would tell how long each step on private
     records took (docs/privacy.md, "Times").
     """
-    return utc_now().replace(second=0, microsecond=0)
+    return at.replace(second=0, microsecond=0)
 
 
 def duration(seconds: float) -> str:
-    """A time span to one unit, rounded up: 12 s, 3 min, 2 h."""
+    """Format a time span in one unit, rounded up: 12 s, 3 min, 2 h."""
     if seconds < _MINUTE:
         return f"{math.ceil(seconds)} s"
     if seconds < _HOUR:
@@ -37,5 +40,5 @@ def duration(seconds: float) -> str:
 
 
 def remaining(seconds: float) -> str:
-    """What is left, by an estimate that is rounded up to minutes: a minute or less, about 3 min."""
+    """Format an estimate of the remaining time, rounded up to minutes: a minute or less, about 3 min."""
     return "a minute or less" if seconds <= _MINUTE else f"about {duration(seconds)}"

@@ -6,7 +6,7 @@ Kind = TypeVar("Kind")
 
 
 def copied(kind: type[Kind], source: object, /, **others: Any) -> Kind:
-    """A data class or model with what an object has under the names of its members.
+    """Make a data class or model from the members of another object that have the same names.
 
     Args:
         others: Members that the object lacks, or that differ from its own; one of neither has its default.

@@ -1,6 +1,6 @@
-"""Who may see a value: fields for anybody say so where they are defined; figures for the owner's eyes are sealed.
+"""Disclosure: public fields are marked where they are defined, and figures for the owner's eyes are sealed.
 
-Whatever leaves for others (reports, cards, events, messages, metrics) is built from `public_part`: what was not
+Whatever leaves for others (reports, cards, events, messages, metrics) is built from `public_part`: a field that was not
 declared public is not in it, nor in anything that is made of it.
 """
 
@@ -27,7 +27,7 @@ AllPublic = Annotated[T, _WHOLE]
 
 
 class NotPublicError(TypeError):
-    """What is for the owner was to be shown to anybody."""
+    """A value for the owner was about to be shown to anybody."""
 
 
 class Private(Generic[T]):
@@ -43,7 +43,7 @@ class Private(Generic[T]):
         self._value: Final = value
 
     def for_owner(self) -> T:
-        """The figure. A test has the list of functions that call this; what they make is for the owner alone."""
+        """Return the figure. A test lists the functions that call this, whose results are for the owner alone."""
         return self._value
 
     def _refuse(self, *_: object) -> NoReturn:
@@ -53,19 +53,19 @@ class Private(Generic[T]):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: object, _handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        """A member of models; to write them is refused."""
+        """Allow it as a member of models, and refuse to write it."""
         refused = core_schema.plain_serializer_function_ser_schema(cls._refuse)
         return core_schema.is_instance_schema(cls, serialization=refused)
 
 
 def public_fields(value: Any) -> dict[str, Any]:
-    """The public fields of a model or data class by name, each with its public part."""
+    """Return the public fields of a model or data class by name, each with its public part."""
     declared = {name: (marker, getattr(value, name)) for name, marker in _declared(type(value)).items()}
     return {name: one if marker is _WHOLE else public_part(one) for name, (marker, one) in declared.items()}
 
 
 def public_part(value: T) -> T:
-    """The value, with a default for every field that is not declared public.
+    """Return the value, with a default for every field that is not declared public.
 
     Raises:
         NotPublicError: Such a field has no default, or the value is of a type that has no fields and is not plain.
@@ -94,7 +94,7 @@ def _with_defaults(value: BaseModel) -> dict[str, Any]:
 
 
 def _declared(kind: type) -> dict[str, str]:
-    """The marker of each public field of a class, by name."""
+    """Return the marker of each public field of a class, by name."""
     if issubclass(kind, BaseModel):
         metadata = {name: field.metadata for name, field in kind.model_fields.items()}
     else:

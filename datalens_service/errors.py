@@ -24,14 +24,14 @@ class DatalensError(Exception):
         extra: Public members added to the problem document, for example a budget.
 
     Attributes:
-        text: As it is kept, for a reader who is not known yet.
+        text: The sentence as it is kept, for a reader who is not known yet.
     """
 
     slug: ClassVar[str] = "internal-error"
     title: ClassVar[str] = "Internal error"
 
     def __init_subclass__(cls, *, slug: str = "", title: str = "") -> None:
-        """A kind of error; one without a problem type of its own has that of its base."""
+        """Register a kind of error; one without a problem type of its own has that of its base."""
         cls.slug, cls.title = slug or cls.slug, title or cls.title
 
     def __init__(self, text: str, *, extra: dict[str, Any] | None = None) -> None:
@@ -44,12 +44,12 @@ class DatalensError(Exception):
 
     @property
     def detail(self) -> str:
-        """The sentence in the words of the interface that its reader uses."""
+        """Return the sentence in the words of the interface that its reader uses."""
         return speak(self.text)
 
 
 class InvalidInput(DatalensError, slug="invalid-input", title="Invalid input"):
-    """What the caller sent cannot be used."""
+    """The request, or a file that was sent with it, cannot be used."""
 
 
 class InvalidSpec(InvalidInput, slug="invalid-spec", title="Invalid training request"):
@@ -137,7 +137,7 @@ class OutOfMemory(DatalensError, slug="out-of-memory", title="The machine's memo
 
 
 class ContributionFailed(DatalensError, slug="contribution-failed", title="A computation over private records failed"):
-    """What a method computes from private records failed; what it raised may depend on them, and is dropped."""
+    """A computation over private records failed; its own error may depend on them, and is dropped."""
 
 
 class StoreUnavailable(DatalensError, slug="store-unavailable", title="The database cannot do this now"):

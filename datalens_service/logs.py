@@ -1,6 +1,6 @@
 """Logs as JSON lines on standard error, with the ids of request and job; no private value enters them.
 
-What libraries log takes the same form: uvicorn, Celery and SQLAlchemy write through here as well.
+Lines of libraries take the same form: uvicorn, Celery and SQLAlchemy write through here as well.
 """
 
 import io
@@ -24,7 +24,6 @@ PUBLIC_FIELDS: Final = frozenset({
 
 
 def configure(level: str) -> None:
-    """Set up structlog for this process."""
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -45,7 +44,7 @@ def configure(level: str) -> None:
 
 
 def _leave_out_undeclared(_logger: object, _method: str, event: MutableMapping[str, Any]) -> dict[str, Any]:
-    """A line of its public fields alone."""
+    """Keep the public fields of a line alone."""
     return {name: event[name] for name in event if name in PUBLIC_FIELDS}
 
 
@@ -55,25 +54,24 @@ def bind_job(job_id: str) -> None:
 
 
 class _StandardError(io.TextIOBase):
-    """Standard error without its errors: what cannot be written is no reason to end a job or a loop.
+    """Standard error without its errors: a failure to write is no reason to end a job or a loop.
 
     A disk may be full, a stream closed, and a process that began without the stream has None in its place.
     """
 
     def write(self, text: str) -> int:
-        """Characters that were taken."""
+        """Write, and return the number of characters taken."""
         with suppress(OSError, ValueError, AttributeError):
             return sys.stderr.write(text)
         return 0
 
     def flush(self) -> None:
-        """Hand on what is held back."""
         with suppress(OSError, ValueError, AttributeError):
             sys.stderr.flush()
 
 
 class _Libraries(logging.Handler):
-    """Lines of libraries in our form.
+    """Writes lines of libraries in our form.
 
     With an exception only the fixed part of the message is kept: the rest may quote what the code worked on.
     """
@@ -86,7 +84,7 @@ class _Libraries(logging.Handler):
 
 
 def outline(error: BaseException) -> dict[str, object]:
-    """What may be logged of an exception: type and places of it and its causes, never a message or a variable.
+    """Describe an exception for the log: type and places of it and its causes, never a message or a variable.
 
     A message may quote what the code was working on, and here that may be a private image.
     """

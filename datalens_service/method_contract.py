@@ -1,7 +1,7 @@
-"""What a method owes, tried on made-up records: planned equals charged, and no unit moves what others contribute.
+"""The contract of a method, tried on made-up records: planned equals charged, and no unit moves what others contribute.
 
-The second is a replay: a run on neighbouring records meets the stored sums of the first run, as a job does that is
-taken up again, and makes one step. If a unit contributes a function of itself and of released values, its change moves
+The second is a replay: a run on neighbouring records meets the stored sums of the first run, like a resumed
+job, and makes one step. If a unit contributes a function of itself and of released values, its change moves
 the exact sum by what is charged at most, and by the same whatever another unit holds:
 
     S(a, b) - S(a', b) - S(a, b') + S(a', b') = 0
@@ -28,7 +28,7 @@ from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 
 EPSILON: Final = 8.0
 SCHEMA: Final = Schema(channels=1, height=8, width=8, class_names=("a", "b", "c"), num_units=40)
-"""Of the made-up records."""
+"""Schema of the made-up records."""
 
 _DELTA: Final = 1e-3
 _RARE: Final = 2
@@ -42,7 +42,7 @@ Sums = dict[int, NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Finding:
-    """One point of the contract."""
+    """The result for one point of the contract."""
 
     point: str
     complaint: str | None = None
@@ -73,7 +73,7 @@ class _Rehearsal:
         self.sums[step] = noisy
 
     def advance(self, step: int, state: Any, iterates: Any = None) -> None:
-        """Sums are kept: a neighbour replays them all."""
+        """Keep the sums, since a neighbour replays them all."""
 
     def latest(self) -> None:
         return None
@@ -83,7 +83,7 @@ class _Rehearsal:
 
 
 class _NoNoise:
-    """Sums as they are, of records that nobody has; coins fall the same for neighbours."""
+    """Draws no noise, for records that nobody has; coins fall the same for neighbours."""
 
     def discrete_gaussian(self, shape: tuple[int, ...], noise_stddev: int) -> NDArray[np.int64]:
         return np.zeros(shape, dtype=np.int64)
@@ -96,11 +96,11 @@ class _NoNoise:
 
 
 def check_method(method: Method, steps: int = 4) -> Iterator[Finding]:
-    """Try a method: one finding per point.
+    """Try a method, and yield one finding per point.
 
     Args:
-        method: With parameters that are quick on 40 records of 8 by 8 pixels.
-        steps: How many of its first steps are repeated on neighbours.
+        method: A method with parameters that are quick on 40 records of 8 by 8 pixels.
+        steps: Number of its first steps that are repeated on neighbours.
     """
     dataset = _dataset(*_records())
     limit = limit_units(EPSILON, _DELTA)
@@ -120,7 +120,7 @@ def check_method(method: Method, steps: int = 4) -> Iterator[Finding]:
 
 
 def _compare(method: Method, plan: Plan, sums: Sums, step: int, mechanism: AnyMechanism) -> Iterator[Finding]:
-    """Sums of a step on four data sets: two units, each with two records to choose from."""
+    """Compare the sums of a step on four data sets: two units, each with two records to choose from."""
     first, one, other, both = (_compute_sum(method, plan, changed, sums, step) for changed in _neighbors())
     name = f"step {step}, {mechanism.label()}"
     allowed = mechanism.sensitivity_squared(_RELATION) * mechanism.queries_per_unit(_RELATION)
@@ -136,14 +136,13 @@ def _compare(method: Method, plan: Plan, sums: Sums, step: int, mechanism: AnyMe
 
 
 def _compute_sum(method: Method, plan: Plan, dataset: Dataset, sums: Sums, step: int) -> NDArray[Any]:
-    """The exact sum of a step over a data set, after the earlier sums of the first run; Python integers."""
+    """Compute the exact sum of a step over a data set, after the earlier sums of the first run, in Python integers."""
     account = _Rehearsal({number: stored for number, stored in sums.items() if number < step})
     _advance(_create(method, plan, dataset, account), step + 1)
     return account.sums[step].astype(object)
 
 
 def judge(point: str, holds: bool, complaint: str) -> Finding:
-    """What was found of a point."""
     return Finding(point, None if holds else complaint)
 
 
@@ -165,7 +164,7 @@ def _root(squared: Fraction | int) -> str:
 
 
 def _records() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Any records; one is as long as an image can be, and alone in its class."""
+    """Make up records; one is as long as an image can be, and alone in its class."""
     rng = np.random.default_rng(5)
     labels = np.arange(SCHEMA.num_units, dtype=np.int64) % _RARE
     images = rng.integers(0, 120, (SCHEMA.num_units, SCHEMA.height, SCHEMA.width, 1)).astype(np.uint8)
@@ -174,7 +173,7 @@ def _records() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
 
 def _neighbors() -> Iterator[Dataset]:
-    """The records, then with one unit dark and in another class, with another white, and with both."""
+    """Yield the records, then with one unit dark and in another class, with another white, and with both."""
     for dark, white in itertools.product((False, True), repeat=2):
         images, labels = _records()
         if white:

@@ -1,7 +1,7 @@
 """Text to numbers and JSON where a slip cannot be taken back, and ε, δ and μ to text: one notation each.
 
-Python's own readers take more than a person means: `float("1_0")` is 10, `int("٣")` is 3, `json.loads` lets the last of
-two equal members win and knows NaN.
+Python's own readers accept more than a person means: `float("1_0")` is 10, `int("٣")` is 3, `json.loads` lets the last
+of two equal members win and knows NaN.
 """
 
 import json
@@ -15,7 +15,7 @@ from pydantic import AfterValidator
 Path = tuple[str | int, ...]
 
 NUL: Final = "\0"
-"""In no text: databases end one there, or refuse it."""
+"""The character NUL, which no text may have: databases end one there, or refuse it."""
 
 _DECIMAL: Final = re.compile(r"-?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _SMALLEST_PLAIN_EXPONENT: Final = -4
@@ -27,7 +27,7 @@ class RefusedMember(ValueError):
     """A part of a JSON document that two readers could understand differently, or that no database keeps.
 
     Args:
-        path: Where it stands: names of members and numbers of elements.
+        path: Path of the part: names of members and numbers of elements.
         code: `duplicate_member`, `finite_number` or `nul_character`.
     """
 
@@ -38,10 +38,10 @@ class RefusedMember(ValueError):
 
 
 def decimal_number(text: str) -> float:
-    """A number in plain decimal notation: `12`, `-0.5`, `.5`, `1e-5`.
+    """Read a number in plain decimal notation: `12`, `-0.5`, `.5`, `1e-5`.
 
     Raises:
-        ValueError: Another notation, or too large for a double.
+        ValueError: The notation is another one, or the number is too large for a double.
     """
     if not _DECIMAL.fullmatch(text) or not math.isfinite(number := float(text)):
         raise ValueError("Must be a number in plain decimal notation, for example 0.5 or 1e-5.")
@@ -49,7 +49,7 @@ def decimal_number(text: str) -> float:
 
 
 def decimal_text(number: float) -> str:
-    """The shortest decimal that reads back as this number: `0.05`, `12.3457`, `1e-5`.
+    """Return the shortest decimal that reads back as this number: `0.05`, `12.3457`, `1e-5`.
 
     It rounds nothing: a number that was rounded where it was computed is shown as it was rounded, and one that somebody
     typed as it was typed.
@@ -65,9 +65,9 @@ def decimal_text(number: float) -> str:
 
 
 class PrivacyParameter(float):
-    """An ε, δ or μ, which is shown by `decimal_text` wherever nobody names a format.
+    """An ε, δ or μ, which is shown by `decimal_text` unless a format is named.
 
-    This product names none, which its tests see to; programs of others may.
+    This product names none, which its tests check; programs of others may.
     """
 
     def __str__(self) -> str:
@@ -78,7 +78,7 @@ class PrivacyParameter(float):
 
 
 def spell_number(value: Any) -> Any:
-    """A float as `decimal_text`, anything else as it is: what templates and tables make of each value they print."""
+    """Format a float by `decimal_text` for templates and tables; anything else is returned unchanged."""
     return decimal_text(value) if isinstance(value, float) else value
 
 
@@ -87,10 +87,10 @@ Stated = Annotated[float, AfterValidator(PrivacyParameter)]
 
 
 def whole_number(text: str) -> int:
-    """A whole number in decimal digits.
+    """Read a whole number in decimal digits.
 
     Raises:
-        ValueError: Another notation.
+        ValueError: The notation is another one.
     """
     if not _WHOLE.fullmatch(text):
         raise ValueError("Must be a whole number in decimal digits.")
@@ -98,10 +98,10 @@ def whole_number(text: str) -> int:
 
 
 def flag(text: str) -> bool:
-    """`true` or `false`, in upper or lower case.
+    """Read `true` or `false`, in upper or lower case.
 
     Raises:
-        ValueError: Another word.
+        ValueError: It is another word.
     """
     if (word := text.lower()) not in _FLAGS:
         raise ValueError("Must be true or false.")
@@ -109,12 +109,12 @@ def flag(text: str) -> bool:
 
 
 def json_value(content: str | bytes) -> Any:
-    """A JSON document in which every member occurs once, every number is finite, and no text has the character NUL.
+    """Read a JSON document whose members are distinct, whose numbers are finite and whose texts have no NUL.
 
     Raises:
         RefusedMember: A member occurs twice in its object, a number is not finite, or a text has a NUL.
-        ValueError: Not JSON.
-        RecursionError: Nested too deeply.
+        ValueError: It is not JSON.
+        RecursionError: It is nested too deeply.
     """
     return _checked(json.loads(content, object_pairs_hook=_Members), ())
 

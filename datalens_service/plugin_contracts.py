@@ -1,4 +1,4 @@
-"""What a feature extractor, or a generator, of another package owes, tried on made-up images and classes."""
+"""The contract of a feature extractor, or a generator, of another package, tried on made-up images and classes."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""What other packages bring, by entry points (https://packaging.python.org/specifications/entry-points/).
+"""Plug-ins of other packages, found by entry points (https://packaging.python.org/specifications/entry-points/).
 
     [project.entry-points."datalens.methods"]
     tilted = "my_package.tilted:Tilted"
@@ -9,7 +9,7 @@
     [project.entry-points."datalens.generators"]
     shapes = "my_package.shapes:Shapes"
 
-Whoever installs a package beside this product trusts it with private records, as they trust the product.
+An operator who installs a package beside this product trusts it with private records, as they trust the product.
 """
 
 from importlib.metadata import EntryPoint, entry_points
@@ -34,12 +34,12 @@ class PluginOrigin(Frozen):
 
 
 def list_plugins(group: str = METHODS) -> tuple[EntryPoint, ...]:
-    """Installed plug-ins of a group by name; none of them is imported."""
+    """List installed plug-ins of a group by name; none of them is imported."""
     return tuple(sorted(entry_points(group=group), key=lambda entry: entry.name))
 
 
 def find_origin(name: str, group: str = METHODS) -> PluginOrigin | None:
-    """Where a method, extractor or generator comes from; None for those of this product."""
+    """Return the package of a method, extractor or generator; None for those of this product."""
     for entry in list_plugins(group):
         if entry.name == name and entry.dist is not None:
             return PluginOrigin(distribution=entry.dist.name, version=entry.dist.version)
@@ -47,7 +47,7 @@ def find_origin(name: str, group: str = METHODS) -> PluginOrigin | None:
 
 
 def load(entry: EntryPoint) -> Any:
-    """What an entry point names.
+    """Load the object that an entry point names.
 
     Raises:
         StateConflict: It does not import, whatever the reason.
@@ -59,7 +59,7 @@ def load(entry: EntryPoint) -> Any:
 
 
 def load_plugin(name: str, group: str = METHODS) -> Any:
-    """What the entry point of a plug-in names.
+    """Load the object that the entry point of a plug-in names.
 
     Raises:
         NotFound: No installed package has a plug-in of this name.

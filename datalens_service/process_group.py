@@ -1,7 +1,7 @@
 """The processes that share the teachers of one job, wherever they were started.
 
-Rank 0 leads. It alone has an account, a source of noise and a student; the others hold teachers, do what it says,
-and add their votes up with its own before a mechanism draws noise. Whatever goes wrong in one rank ends all: none
+Rank 0 leads. It alone has an account, a source of noise and a student; the others hold teachers, follow its commands,
+and add their votes up with its own before a mechanism draws noise. An error in one rank ends all: none
 waits for another for longer than the timeout.
 """
 
@@ -29,7 +29,7 @@ _MEETING_POINT: Final = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 class Rendezvous(NamedTuple):
-    """Where one process meets the others.
+    """The point at which one process meets the others.
 
     Attributes:
         local_rank: Its number among those of its machine, and that of its graphics processor.
@@ -43,7 +43,7 @@ class Rendezvous(NamedTuple):
 
 
 def read_rendezvous() -> Rendezvous | None:
-    """What torchrun, or a batch system in its way, says in the environment; None: this process is alone."""
+    """Read the variables that torchrun or a batch system sets; None: this process is alone."""
     if not all(os.environ.get(name) for name in _MEETING_POINT) or os.environ["WORLD_SIZE"] == "1":
         return None
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -56,10 +56,10 @@ class ProcessGroup:
     rank: int = 0
     """Number of this process; 0 leads."""
     world_size: int = 1
-    """Number of processes."""
+    """Number of processes in the group."""
 
     def share(self, parts: Sequence[Part]) -> list[Part]:
-        """The parts of this rank, one after another; public.
+        """Return the parts of this rank, one after another; public.
 
         Raises:
             InvalidSpec: There are more ranks than parts.
@@ -73,17 +73,17 @@ class ProcessGroup:
         """Send the next command from rank 0 to all others."""
 
     def receive(self) -> Any:
-        """The next command of rank 0; None: there are no more."""
+        """Return the next command of rank 0; None: there are no more."""
 
     def all_reduce(self, sums: Integers) -> Integers:
-        """The sum over all ranks, exact; every rank calls it with an array of the same shape."""
+        """Return the exact sum over all ranks; every rank calls it with an array of the same shape."""
         return sums
 
     def shutdown(self) -> None:
         """End the other ranks; called by rank 0."""
 
     def local_device(self, device: str) -> str:
-        """Where this rank computes when the job runs on `device`."""
+        """Return the device of this rank when the job runs on `device`."""
         return device
 
 
@@ -91,8 +91,8 @@ class ProcessGroup:
 class TorchProcessGroup(ProcessGroup):
     """The default group of `torch.distributed`.
 
-    Commands go over gloo, sums over NCCL where teachers are on graphics processors. What crosses the network is
-    private and not encrypted: images of the student, votes without noise, and the key that deals records to shards.
+    Commands go over gloo, sums over NCCL where teachers are on graphics processors. The traffic is
+    private and not encrypted: images of the student, votes without noise, and the key that assigns records to shards.
     """
 
     def __init__(self, local_rank: int) -> None:
@@ -104,17 +104,14 @@ class TorchProcessGroup(ProcessGroup):
         self._shut_down = False
 
     def broadcast(self, command: object) -> None:
-        """Send the next command from rank 0 to all others."""
         self._broadcast([command])
 
     def receive(self) -> Any:
-        """The next command of rank 0; None: there are no more."""
         received: list[object] = [None]
         self._broadcast(received)
         return received[0]
 
     def all_reduce(self, sums: Integers) -> Integers:
-        """The sum over all ranks, exact."""
         import torch.distributed
 
         total = torch.tensor(sums, device=self._device)
@@ -123,13 +120,12 @@ class TorchProcessGroup(ProcessGroup):
         return total.cpu().numpy()
 
     def shutdown(self) -> None:
-        """End the other ranks; called by rank 0."""
         if self.rank == 0 and not self._shut_down:
             self._shut_down = True
             self.broadcast(None)
 
     def local_device(self, device: str) -> str:
-        """A graphics processor of its own for every rank of a machine.
+        """Assign a graphics processor of its own to every rank of a machine.
 
         Raises:
             WorkerUnavailable: This machine has fewer of them than ranks.
@@ -156,7 +152,7 @@ SINGLE_PROCESS = ProcessGroup()
 
 @contextmanager
 def join_process_group(timeout_seconds: int, rendezvous: Rendezvous | None) -> Iterator[ProcessGroup]:
-    """The group of the processes that meet at a place; without one, that of this process alone.
+    """Join the processes that meet at a rendezvous; without one, yield the group of this process alone.
 
     Args:
         timeout_seconds: Longest time for which a rank waits for another.
@@ -184,7 +180,7 @@ def join_process_group(timeout_seconds: int, rendezvous: Rendezvous | None) -> I
 
 
 def meeting_url(path: Path) -> str:
-    """The address of a file as torch reads it: as it is, where a URI would escape spaces and umlauts."""
+    """Return the address of a file as torch reads it: unescaped, where a URI would escape spaces and umlauts."""
     return f"file://{path.absolute()}"
 
 
@@ -204,7 +200,7 @@ def _meet(timeout_seconds: int, rendezvous: Rendezvous) -> TorchProcessGroup:
 
 @contextmanager
 def _raise_rank_lost() -> Iterator[None]:
-    """Torch reports a lost connection and a timeout as `RuntimeError`, in words that differ by backend."""
+    """Turn torch's `RuntimeError` for a lost connection or a timeout, whose words differ by backend, into one error."""
     try:
         yield
     except RuntimeError as error:

@@ -36,10 +36,10 @@ Observer = Callable[[Phase, int, int], None]
 
 
 class Previews(Protocol):
-    """Shows what a run would hand out if it stopped here: released numbers only, so free of further cost."""
+    """Shows the results of a run if it stopped here: released numbers only, so free of further cost."""
 
     def due(self) -> bool:
-        """Whether enough time has passed since the last one."""
+        """Tell whether enough time has passed since the last one."""
 
     def show(self, model: ReleasedModel) -> None:
         """Take the model after the releases made so far."""
@@ -51,17 +51,17 @@ LOCAL = ExecutionOptions()
 
 @dataclass(frozen=True)
 class Result:
-    """What a run hands out; all of it may leave the house.
+    """The result of a run; all of it may leave the house.
 
     Attributes:
-        model: A generator or a classifier, as the method says; whatever is done with it is free of further cost.
-        plan: What was planned to be charged; of a plan with branches, the path that was followed.
+        model: A generator or a classifier, as the method says; every use of it is free of further cost.
+        plan: The planned charges; of a plan with branches, the path that was followed.
         cost: The price of all that was planned at the spec's δ.
-        rationale: What the images look like, which branch was taken, and where the budget ended before the plan.
+        rationale: The looks of the images, the branch that was taken, and whether the budget ended before the plan.
         steps_made: Releases made; fewer than planned after such a crash.
         initial_generator: The warm start before any vote, also released; None without one.
         extras: Files and figures that are released beside the model.
-        public_inputs: What the model rests on beside private records.
+        public_inputs: Inputs of the model beside private records.
     """
 
     model: ReleasedModel
@@ -75,7 +75,7 @@ class Result:
 
     @property
     def generator(self) -> Generator:
-        """The model of a method that makes generators.
+        """Return the model of a method that makes generators.
 
         Raises:
             InvalidInput: The method makes another kind of model.
@@ -100,18 +100,18 @@ def run(
 ) -> Result:
     """Train a differentially private model.
 
-    Guarantee: the result is ε-δ private for `spec.epsilon` and `spec.delta_at`, under zero-out of one
+    Guarantee: the result is (ε, δ)-differentially private for `spec.epsilon` and `spec.delta_at`, under zero-out of one
     unit of `dataset`, together with everything else charged to the same account.
 
     Args:
         spec: Method, budget, seed.
         dataset: Public schema, private records.
-        account: The books: durable for what is handed out, a `MemoryAccount` outside of a service, an
+        account: Durable for what is handed out, a `MemoryAccount` outside of a service, an
             `UnchargedAccount` for what never leaves the process.
-        plan: What was reserved; None plans by `spec`.
+        plan: The plan that was reserved; None plans by `spec`.
         observe: Progress and cancellation.
-        checkpoints: Where to keep private state between steps, or None.
-        previews: Who sees the model as it is between steps, or None.
+        checkpoints: The file for private state between steps, or None.
+        previews: Shows the model between steps, or None.
         public: The images of `spec.public_data`, which is not looked up here; the guarantee does not cover them.
 
     Raises:
@@ -141,14 +141,14 @@ def run(
 
 
 def _describe_early_end(rationale: str, made: int, planned: int, is_start: bool) -> str:
-    """What is still true of the rationale, and why the run ended."""
+    """Explain why the run ended, after the part of the rationale that still holds."""
     first = "The result is the warm start alone." if is_start else rationale
     last = f"The budget ended after {made:,} of {planned:,} planned releases: a crash that loses noise costs budget."
     return f"{first} {last}".strip()
 
 
 def public_images(upload: Upload | Dataset) -> PublicImages:
-    """The training images of a data set whose owner declared all of it public."""
+    """Return the training images of a data set whose owner declared all of it public."""
     return PublicImages(upload.schema, upload.train.images, upload.train.labels)
 
 
@@ -170,7 +170,7 @@ def _name_public_inputs(method: Method, public: PublicImages | None) -> PublicIn
 
 
 class _Progress:
-    """Says how far a run is; a step that takes as long as many others counts as many."""
+    """Reports the progress of a run; a step that takes as long as many others counts as many."""
 
     def __init__(self, observe: Observer) -> None:
         self._observe = observe
@@ -178,19 +178,19 @@ class _Progress:
         self._step, self._reached = 0, 0
 
     def enter(self, training: Training, step: int) -> None:
-        """A step begins; behind the last one, training has ended."""
+        """Begin a step; behind the last one, training has ended."""
         self._training, self._step = training, step
         self(0.0)
 
     def fit(self) -> None:
-        """All releases are made."""
+        """Begin the fitting, once all releases are made."""
         self._training, self._reached = None, 0
         self(0.0)
 
     def __call__(self, share: float) -> None:
-        """So much of the step is done, or of what comes behind the last one."""
+        """Report that so much of the step is done, or of the work behind the last one."""
         if self._training is None:
-            # What was paid for is finished.
+            # A run that paid for all its releases is finished, whoever asks it to stop.
             with suppress(JobStopped):
                 self._observe(Phase.FITTING, math.floor(99 * share), 100)
             return
@@ -223,10 +223,9 @@ def _train(training: Training, progress: _Progress, checkpoints: Checkpoints | N
 
 
 def _load(checkpoints: Checkpoints | None) -> Resumed | None:
-    """Where a checkpoint was written, if anything is in it."""
+    """Load the point at which a checkpoint was written, if it holds a state."""
     saved = checkpoints.load() if checkpoints is not None else None
     return Resumed(*saved) if saved is not None and saved[1] else None
 
 
-def _silent(phase: Phase, value: int, maximum: int) -> None:
-    """Observe nothing."""
+def _silent(phase: Phase, value: int, maximum: int) -> None: ...

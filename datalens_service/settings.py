@@ -1,17 +1,19 @@
 """Settings of a deployment: environment variables with the prefix `DATALENS_`, all optional.
 
-Nothing is probed for. Which executor and which database are used is what stands here, and nothing else. A variable
-that is nearly the name of a setting is refused: what it was to set would silently keep its default.
+Nothing is probed for: executor and database are those that are set here. A variable
+that is nearly the name of a setting is refused: the setting that was meant would silently keep its default.
 """
 
 import difflib
 import ipaddress
 import os
 import re
+import ssl
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar, Literal, Self
+from urllib.parse import SplitResult, parse_qs, quote, urlsplit
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -23,30 +25,36 @@ GIBIBYTE = 2**30
 PREFIX = "DATALENS_"
 
 ROOT_PATH = r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*"
-"""What a path prefix may be: parts that browsers leave as they are, and no slash at the end."""
+"""Pattern of a path prefix: parts that browsers leave as they are, and no slash at the end."""
 
 VERIFIES = "ssl_cert_reqs="
 """Parameter of the URL of a Redis with TLS: `required` verifies its certificate, `none` takes any."""
 
+_AUTHORITIES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
+"""Files in which systems keep the certificates of public authorities."""
+
 _OTHER_VARIABLES = frozenset({"DATALENS_URL", "DATALENS_API_KEY", "DATALENS_VERSION"})
-"""Of the command line as a client, and of docker-compose.yml."""
+"""Variables of the command line as a client, and of docker-compose.yml."""
 
 _ALIKE = 0.8
 """Share of letters in common above which a name is taken for a misspelt one."""
 
 
 class Settings(BaseSettings):
-    """What an operator may set; the defaults run everything on one machine without a further service."""
+    """The operator's settings; the defaults run everything on one machine without a further service."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
+    # A value that cannot be used may hold a password, so no error shows it.
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, hide_input_in_errors=True)
     served: ClassVar[bool] = True
-    """Whether a service shows what it stores to the owner of the data."""
+    """True if a service shows what it stores to the owner of the data."""
 
     data_dir: Path = Field(
         default=Path("datalens-data"), description="Folder of private records, artifacts, log and default database."
     )
     database_url: str = Field(
-        default="", description="SQLAlchemy URL, SQLite or PostgreSQL; empty means SQLite in data_dir."
+        default="",
+        description="SQLAlchemy URL, SQLite or PostgreSQL; empty means SQLite in data_dir. The certificate of a "
+        "PostgreSQL on another machine is verified unless the URL has another sslmode than verify-full.",
     )
     ledger_log: Path | None = Field(
         default=None,
@@ -257,13 +265,28 @@ class Settings(BaseSettings):
             raise ValueError("This names no object store; leave it empty for files on this machine.")
         return url
 
+    @field_validator("database_url")
+    @classmethod
+    def _databases_show_certificates(cls, url: str) -> str:
+        """Have the certificate of a PostgreSQL on another machine verified: libpq falls back to none by itself."""
+        parts = _split_url(url)
+        if not parts.scheme.startswith("postgres"):
+            return url
+        named = parse_qs(parts.query, keep_blank_values=True)
+        if "sslmode" not in named and not _is_on_this_machine(parts, named):
+            url = _with_parameter(url, "sslmode", "verify-full")
+            named["sslmode"] = ["verify-full"]
+        if named.get("sslmode") == ["verify-full"] and "sslrootcert" not in named:
+            url = _with_parameter(url, "sslrootcert", _find_authorities())
+        return url
+
     @field_validator("broker_url")
     @classmethod
     def _brokers_show_certificates(cls, url: str | None) -> str | None:
         """Have the certificate of a Redis with TLS verified: kombu takes any unless the URL says otherwise."""
-        if url is None or not url.startswith("rediss://") or VERIFIES in url:
+        if url is None or _split_url(url).scheme != "rediss" or VERIFIES in url:
             return url
-        return f"{url}{'&' if '?' in url else '?'}{VERIFIES}required"
+        return _with_parameter(url, "ssl_cert_reqs", "required")
 
     @field_validator("root_path")
     @classmethod
@@ -281,28 +304,28 @@ class Settings(BaseSettings):
 
     @property
     def public_address(self) -> str:
-        """Where browsers reach the service, for links that stand outside of it."""
+        """Return the address by which browsers reach the service, for links outside of it."""
         return self.public_url + self.root_path
 
     @property
     def url(self) -> str:
-        """Database URL with the default filled in."""
+        """Return the URL of the database, with the default filled in."""
         return self.database_url or f"sqlite:///{self.data_dir.absolute() / 'datalens.db'}"
 
     @property
     def ledger_log_path(self) -> Path:
-        """Path of the charge log with the default filled in."""
+        """Return the path of the charge log, with the default filled in."""
         return self.ledger_log or self.data_dir.absolute() / "ledger.log"
 
 
 class EmbeddedSettings(Settings):
-    """Of a run without a service: nobody can look at the records through this program."""
+    """Settings of a run without a service: nobody can look at the records through this program."""
 
     served: ClassVar[bool] = False
 
     @classmethod
     def from_folder(cls, data_dir: Path) -> Self:
-        """A store of its own in a folder, whatever service the environment describes.
+        """Return settings for a store of its own in a folder, whatever service the environment describes.
 
         Raises:
             InvalidInput: A variable is unusable.
@@ -313,7 +336,7 @@ class EmbeddedSettings(Settings):
 
 @contextmanager
 def convert_validation_errors() -> Generator[None]:
-    """Say of an unusable value by which variable it came."""
+    """Name the variable of an unusable value."""
     try:
         yield
     except ValidationError as error:
@@ -322,11 +345,53 @@ def convert_validation_errors() -> Generator[None]:
         raise InvalidInput(f"{location}{first['msg'].removeprefix('Value error, ')}") from error
 
 
+def _split_url(url: str) -> SplitResult:
+    """Split a URL, or refuse it without a word of it: what stands in a wrong place may be a password."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        raise ValueError(
+            "This is no URL of a server. Write what is neither letter nor digit in its password with percent signs."
+        ) from None
+    return parts
+
+
+def _is_on_this_machine(parts: SplitResult, named: dict[str, list[str]]) -> bool:
+    """Return whether all hosts of a PostgreSQL URL are named, and are this machine."""
+    hosts = [parts.hostname or "", *",".join(named.get("host", []) + named.get("hostaddr", [])).split(",")]
+    found = [_without_port(host) for host in hosts if host]
+    return bool(found) and all(host == "localhost" or host.startswith("/") or _is_loopback(host) for host in found)
+
+
+def _without_port(host: str) -> str:
+    return re.sub(r"^(\[[^]]*\]|[^:[]*):\d+$", r"\1", host).strip("[]")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _with_parameter(url: str, name: str, value: str) -> str:
+    return f"{url}{'&' if '?' in url else '?'}{name}={quote(value, safe='/')}"
+
+
+def _find_authorities() -> str:
+    """Return the file of authorities that verify a server: what libpq is told by itself, else those of this system."""
+    own = Path("~/.postgresql/root.crt").expanduser()
+    named = [os.environ.get("PGSSLROOTCERT"), str(own), ssl.get_default_verify_paths().cafile, *_AUTHORITIES]
+    # libpq knows the authorities of the system by this name if it was built for that system.
+    return next((path for path in named if path and Path(path).is_file()), "system")
+
+
 def find_unknown_variables(names: Iterable[str]) -> dict[str, str | None]:
-    """Variables with the prefix of the settings that set nothing.
+    """Find variables with the prefix of the settings that set nothing.
 
     Returns:
-        By each name the setting that was probably meant; None where no name is near, as of variables that Kubernetes
+        By each name the setting that was probably meant; None where no name is near, as for variables that Kubernetes
         makes for a service with the name of this one.
     """
     settings = [name.upper() for name in Settings.model_fields]

@@ -1,10 +1,10 @@
 """Signatures of documents that leave: Ed25519 (RFC 8032) over canonical JSON. No database here.
 
-    signed bytes = "datalens-signature/1\n" + JSON of the document without its member `signature`:
+    signed bytes = "datalens-signature/1\\n" + JSON of the document without its member `signature`:
                    keys sorted, no spaces, UTF-8
 
-One installation has one key for good: HKDF-SHA256 (RFC 5869) of its secret. A signature says which installation issued
-a document, not that what it says is true (docs/decisions/0008-signing-what-leaves.md).
+One installation has one key for good: HKDF-SHA256 (RFC 5869) of its secret. A signature names the installation that
+issued a document; it does not prove that its content is true (docs/decisions/0008-signing-what-leaves.md).
 """
 
 import hashlib
@@ -39,7 +39,7 @@ class SignatureInvalid(ValueError):
 
 
 class Signature(Frozen):
-    """Who issued a document."""
+    """The signature of a document, with the key of its issuer."""
 
     algorithm: Literal["Ed25519"]
     key_id: str = Field(pattern=r"^[0-9a-f]{16}$", description="First digits of the SHA-256 of the public key.")
@@ -49,23 +49,23 @@ class Signature(Frozen):
 
 @dataclass(frozen=True)
 class PublicKey:
-    """What checks signatures."""
+    """The public key of an installation, by which signatures are checked."""
 
     raw: bytes
 
     @property
     def key_id(self) -> str:
-        """Short name of the key, to be compared."""
+        """Return a short name of the key, to be compared."""
         return hashlib.sha256(self.raw).hexdigest()[:_KEY_ID_LENGTH]
 
     @property
     def hex(self) -> str:
-        """The key as 64 digits."""
+        """Return the key as 64 digits."""
         return self.raw.hex()
 
     @property
     def pem(self) -> str:
-        """The key as other programs read it (SubjectPublicKeyInfo)."""
+        """Return the key as other programs read it (SubjectPublicKeyInfo)."""
         key = Ed25519PublicKey.from_public_bytes(self.raw)
         return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
@@ -74,7 +74,7 @@ class SigningKey:
     """The private key of an installation.
 
     Args:
-        secret: Of the installation; the same secret gives the same key in every process.
+        secret: Secret of the installation; the same secret gives the same key in every process.
     """
 
     def __init__(self, secret: bytes) -> None:
@@ -86,7 +86,7 @@ class SigningKey:
         return f"SigningKey({self.public.key_id})"
 
     def sign(self, document: dict[str, Any]) -> dict[str, Any]:
-        """The document with its signature as the last member; equal documents get equal signatures.
+        """Return the document with its signature as the last member; equal documents get equal signatures.
 
         Args:
             document: Any JSON object; a signature that it has is replaced.
@@ -97,12 +97,12 @@ class SigningKey:
 
 
 def unsigned(document: dict[str, Any]) -> dict[str, Any]:
-    """The document without its signature."""
+    """Return the document without its signature."""
     return {name: value for name, value in document.items() if name != MEMBER}
 
 
 def signed_bytes(document: dict[str, Any]) -> bytes:
-    """What a signature of the document is over.
+    """Return the bytes that a signature of the document covers.
 
     Raises:
         SignatureInvalid: The document has numbers or characters that canonical JSON cannot hold.
@@ -117,7 +117,7 @@ def signed_bytes(document: dict[str, Any]) -> bytes:
 
 
 def signer(content: bytes) -> PublicKey | None:
-    """The key that signed a JSON document; None if it carries no signature.
+    """Return the key that signed a JSON document; None if it carries no signature.
 
     Raises:
         SignatureInvalid: It carries one that does not fit.
@@ -141,7 +141,7 @@ def signer(content: bytes) -> PublicKey | None:
 
 
 def public_key(text: str) -> PublicKey:
-    """A public key as people have it: 64 hexadecimal digits, PEM, or the name of a file with one of the two.
+    """Read a public key as people have it: 64 hexadecimal digits, PEM, or the name of a file with one of the two.
 
     Raises:
         InvalidInput: It is none of them.
@@ -186,7 +186,7 @@ def _is_hexadecimal(text: str) -> bool:
 
 
 def parse_document(content: bytes) -> dict[str, Any]:
-    """A JSON object that every program reads in the same way: UTF-8, each name once, finite numbers.
+    """Parse a JSON object that every program reads in the same way: UTF-8, each name once, finite numbers.
 
     Raises:
         SignatureInvalid: It is something else, or nested too deeply to be read.
@@ -207,7 +207,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _without_duplicates(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of two equal members another program may read the other one: no signature is about both."""
+    """Refuse equal members, of which another program may read the other one: no signature covers both."""
     document = dict(members)
     if len(document) != len(members):
         raise ValueError("a name stands twice")

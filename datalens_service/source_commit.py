@@ -1,4 +1,4 @@
-"""Which source this is, for reports and proofs."""
+"""The source code of this installation, for reports and proofs."""
 
 import hashlib
 import json
@@ -17,17 +17,17 @@ _PACKAGES: Final = ("api", "datalens_service", "migrations", "workers")
 
 @cache
 def source_commit(checkout: Path = _CHECKOUT) -> str:
-    """Commit of the checkout this runs from, or of the repository it was installed from (PEP 610).
+    """Return the commit of the checkout this runs from, or of the repository it was installed from (PEP 610).
 
     Returns:
         The commit, with `+` if files differ from it. Where no commit is known, as in an image that was built without
-        one, `sha256:` with the digest of the source files: nothing says that they are those of a release.
+        one, `sha256:` with the digest of the source files: nothing proves that they are those of a release.
     """
     return _of_checkout(checkout) or _of_installation() or f"sha256:{source_digest()}"
 
 
 def source_digest(root: Path = _CHECKOUT) -> str:
-    """SHA-256 over names and contents of all files of the program below `root`, in the order of their names."""
+    """Hash names and contents of all files of the program below `root`, in the order of their names, by SHA-256."""
     digest = hashlib.sha256()
     files = (path for package in _PACKAGES for path in (root / package).rglob("*"))
     for path in sorted(path for path in files if path.is_file() and path.suffix != ".pyc"):

@@ -1,4 +1,4 @@
-"""What a client asks for. One frozen model is REST body, job row, command-line input and card.
+"""The training request of a client. One frozen model is REST body, job row, command-line input and card.
 
 Nothing here imports torch, so that the API can validate and price a request without it.
 """
@@ -50,7 +50,7 @@ _OF_IMAGES: Final = (
     "fidelity_images",
     "reference",
 )
-"""Members of the evaluation that are about synthetic images, or about what is trained on them."""
+"""Members of the evaluation that concern synthetic images, or classifiers trained on them."""
 
 _ENCODED: Final = (
     "Images are seen through the public encoder {name}. The guarantee does not cover what it was trained on."
@@ -59,7 +59,7 @@ _NO_PUBLIC_DATA: Final = "⟦spec.public_data⟧ does not apply: "
 
 
 class Device(StrEnum):
-    """Which kind of worker a job wants; what it costs does not depend on it."""
+    """The kind of worker that a job needs; the cost does not depend on it."""
 
     AUTO = "auto"
     CPU = "cpu"
@@ -120,7 +120,7 @@ class TrainingSpec(Frozen):
 
     @model_validator(mode="after")
     def _about_images_only_where_some_are_made(self) -> Self:
-        """What is said of synthetic images is refused where the method makes none."""
+        """Refuse settings of synthetic images where the method makes none."""
         if self.method.result == "generator":
             return self
         made = f"{self.method.name} makes a {self.method.result}."
@@ -132,7 +132,7 @@ class TrainingSpec(Frozen):
         return self
 
     def delta_at(self, schema: Schema) -> float:
-        """δ as named, or the default for this many units.
+        """Return δ as named, or the default for this many units.
 
         Raises:
             InvalidDelta: δ ≥ 1/n.
@@ -142,7 +142,7 @@ class TrainingSpec(Frozen):
         return delta
 
     def plan(self, schema: Schema) -> Plan:
-        """Everything a run of this spec will charge.
+        """Plan everything a run of this spec will charge.
 
         Raises:
             InvalidDelta: δ ≥ 1/n.
@@ -152,15 +152,15 @@ class TrainingSpec(Frozen):
         return self.method.plan_within(schema, self.epsilon, self.delta_at(schema))
 
     def limit_units(self, schema: Schema) -> int:
-        """Ledger units that this job may spend at most."""
+        """Return the largest number of ledger units that this job may spend."""
         return limit_units(self.epsilon, self.delta_at(schema))
 
     def price(self, schema: Schema) -> PlanSummary:
-        """What a run of this spec costs at its δ."""
+        """Price a run of this spec at its δ."""
         return self.summarize(self.plan(schema), schema)
 
     def summarize(self, plan: Plan, schema: Schema) -> PlanSummary:
-        """What a plan of this spec costs at its δ, and what the method warns of."""
+        """Price a plan of this spec at its δ, with the warnings of the method."""
         summary = summarize(plan, self.epsilon, self.delta_at(schema))
         sampled = summary.sampling.warnings if summary.sampling is not None else ()
         working_size = describe_working_size(plan, schema)
@@ -177,12 +177,12 @@ class TrainingSpec(Frozen):
         return summary.model_copy(update=stated).about(schema)
 
     def digest(self) -> str:
-        """SHA-256 of the canonical JSON; names the spec in cards and checkpoints."""
+        """Hash the canonical JSON by SHA-256; the digest names the spec in cards and checkpoints."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
 
 class PlanSummary(BaseModel):
-    """What a plan costs, for people and programs; every number is public and rounded towards privacy."""
+    """The cost of a plan, for people and programs; every number is public and rounded towards privacy."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -210,13 +210,13 @@ class PlanSummary(BaseModel):
     rationale: str = Field(default="", description="What the images look like; empty if unknown.")
 
     def about(self, schema: Schema) -> Self:
-        """The same for the units of a data set: a plan that version 1.0.0 kept does not name them."""
+        """State the guarantee for the units of a data set, which a plan of version 1.0.0 does not name."""
         unit, charge = PrivacyUnit(schema.unit, schema.records_per_unit), Charge(self.units, self.slack)
         guarantee = job_guarantee(unit, self.epsilon_at_plan, self.delta, charge, self.epsilon_replace_one)
         return self.model_copy(update={"unit": unit.name, "records_per_unit": unit.records, "guarantee": guarantee})
 
     def spoken(self) -> Self:
-        """The same with its warnings in the words of whoever reads them; a plan is kept without."""
+        """Put the warnings in the words of their reader; a plan is kept without."""
         return self.model_copy(update={"warnings": [speak(warning) for warning in self.warnings]})
 
 
@@ -240,7 +240,7 @@ def summarize(plan: Plan, epsilon: float, delta: float) -> PlanSummary:
 
 
 class VoteAllowance(BaseModel):
-    """How many single-image votes a budget pays for."""
+    """The number of single-image votes that a budget pays for."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -251,7 +251,7 @@ class VoteAllowance(BaseModel):
 
 
 def vote_allowance(top_k: int, noise_stddev: int, epsilon: float, delta: float) -> VoteAllowance:
-    """Images that teachers may vote on under (ε, δ), independent of any data set.
+    """Count the images that teachers may vote on under (ε, δ), independent of any data set.
 
     Args:
         top_k: Non-zero coordinates of one vote; a vote costs μ² = 4k/(σ² − 9).

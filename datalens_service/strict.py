@@ -1,4 +1,4 @@
-"""What models of members share: a number is a number, and neither a word nor true is one; no member is unknown.
+"""Base classes of strict models: a number is a number, and neither a word nor true is one; no member is unknown.
 
 An int counts as a float, as JSON has one kind of number; 1.0 does not count as an int.
 """
@@ -27,22 +27,22 @@ Integer = Annotated[int, Field(strict=True)]
 Flag = Annotated[bool, Field(strict=True)]
 Moment = Annotated[AwareDatetime, AfterValidator(_to_utc)]
 PRINTABLE: Final = AfterValidator(_check_printable)
-"""Of a text that is shown in one line."""
+"""Refuses a text that cannot be shown in one line."""
 
 
 class Strict(BaseModel):
-    """Takes no member that it does not know."""
+    """A model that refuses members it does not know."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Frozen(Strict):
-    """A value."""
+    """A strict model whose values never change."""
 
     model_config = ConfigDict(frozen=True)
 
 
 class Finite(Frozen):
-    """A value whose floats are neither infinite nor undefined."""
+    """A frozen model whose floats are neither infinite nor undefined."""
 
     model_config = ConfigDict(allow_inf_nan=False)

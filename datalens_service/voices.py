@@ -1,7 +1,7 @@
 """Names of fields and options in the words of the interface that a reader uses.
 
 An error that begins on a page speaks of fields of the page, one over REST of members, one at a terminal of options.
-Texts name such a thing as `⟦records_per_unit⟧`; `speak` writes it out in the voice of whoever reads. Members of
+Texts name such a thing as `⟦records_per_unit⟧`; `speak` writes it out in the voice of the reader. Members of
 requests other than an upload have the request in front: `⟦spec.epsilon⟧`, `⟦raise.reason⟧`. Parameters of methods,
 settings of the evaluation and variables of the operator follow a rule (`RULES`), because plug-ins add to them.
 
@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 
 class Voice(StrEnum):
-    """Through which interface a text is read."""
+    """The interface through which a text is read."""
 
     REST = "rest"
     """Members of JSON and of forms; arguments of Python have the same names."""
@@ -36,18 +36,18 @@ class Term(NamedTuple):
 
 
 def _member(name: str, page: str, command_line: str | None = None) -> Term:
-    """A member of REST that is an option of the same name, unless another one is given."""
+    """Return a member of REST that is an option of the same name, unless another one is given."""
     return Term(name, f"“{page}”", command_line or f"--{name.replace('_', '-')}")
 
 
 def _unlisted(name: str, command_line: str | None = None) -> Term:
-    """A member of REST for which the pages have no field, and the command line no option unless one is given."""
+    """Return a member of REST for which the pages have no field, and the command line no option unless one is given."""
     elsewhere = f"`{name}` of the REST API"
     return Term(name, elsewhere, command_line or elsewhere)
 
 
 def _field(name: str, page: str) -> Term:
-    """A member of REST that is a field of a page and no option."""
+    """Return a member of REST that is a field of a page and no option."""
     return _member(name, page, f"`{name}` of the REST API")
 
 
@@ -69,7 +69,7 @@ RULES: Final[dict[str, Callable[[str], Term]]] = {
     "evaluation.": _evaluation,
     "DATALENS_": _variable,
 }
-"""By the start of a name, how what follows is called."""
+"""Rules for names by their beginning."""
 
 TERMS: Final[dict[str, Term]] = {
     "records_per_unit": _member("records_per_unit", "Most images of one person"),
@@ -131,7 +131,7 @@ TERMS: Final[dict[str, Term]] = {
     "audit.references": _unlisted("references", "--references"),
     "audit.groups": _unlisted("groups", "--group"),
     "audit.seed": _unlisted("seed", "--seed"),
-    # What is taken from a job.
+    # Downloads of a job.
     "download.synthetic_images": _member("synthetic_images", "Images"),
     "download.per_class": _unlisted("per_class", "--per-class"),
     "download.classes": _member("classes", "Only some classes"),
@@ -141,7 +141,7 @@ TERMS: Final[dict[str, Term]] = {
     # Words for all of them.
     "member": Term("member", "field", "option"),
     "members": Term("members", "fields", "options"),
-    # What is said by headers, or lies at an address.
+    # Headers, and parts of addresses.
     "upload_metadata": Term("Upload-Metadata", "the name of the file", "the name of the file"),
     "job_files": Term("`links` of the job", "the page of the job", "`datalens jobs files`"),
     "job_bundle": Term(
@@ -152,13 +152,13 @@ TERMS: Final[dict[str, Term]] = {
     "public_key": Term("/v1/signing-key of the service", "the page “Signing key”", "/v1/signing-key of the service"),
     "budget_remaining": Term(
         "`budget.epsilon_remaining`",
-        "the ε that “A new job may ask for” says",
+        "the ε that “A new job may spend” says",
         "the ε that `datalens datasets show` says is left",
     ),
     "trace": Term("the value of `instance`", "when it happened", "when it happened"),
     "usage": Term("/v1/usage", "the page “Usage”", "/v1/usage of the service"),
     "to_share": Term("audience=releasable", "the one to share", "--releasable"),
-    # What to do, where interfaces differ by more than a name.
+    # Advice, where interfaces differ by more than a name.
     "send_key": Term(
         "send the header `Authorization: Bearer dlk_…` with an API key",
         "sign in with an API key",
@@ -196,7 +196,7 @@ TERMS: Final[dict[str, Term]] = {
         "`datalens jobs submit --dry-run` tries it out",
     ),
     "accept_low_utility": Term(
-        "send `accept_low_utility`: true", "tick “Spend budget on it all the same”", "say --accept-low-utility"
+        "send `accept_low_utility`: true", "tick “Spend budget on it anyway”", "say --accept-low-utility"
     ),
     "as_told": Term("for as many seconds as `Retry-After` says", "for a minute", "for a minute"),
     "use_allowed": Term(
@@ -218,14 +218,14 @@ TERMS: Final[dict[str, Term]] = {
 """Every name that a text may use in `⟦…⟧`, beside those of `RULES`."""
 
 HEADER: Final = "Datalens-Voice"
-"""Request header with which a client says in which voice it wants its errors."""
+"""Request header by which a client chooses the voice of its errors."""
 
 _TOKEN: Final = re.compile(r"⟦([\w.]+)⟧")
 _voice: ContextVar[Voice] = ContextVar("voice", default=Voice.REST)
 
 
 def speak(text: str) -> str:
-    """The text with all names written out in the voice of whoever reads it now; unknown ones stay as they are."""
+    """Write out all names in the voice of the present reader; unknown ones stay as they are."""
     return _TOKEN.sub(_spoken, text)
 
 
@@ -234,7 +234,7 @@ _TEXTS: Final = frozenset({"detail", "message", "reason"})
 
 
 def spoken(document: Any) -> Any:
-    """A JSON document that was kept for a later reader, with its sentences written out for this one."""
+    """Write out the sentences of a JSON document that was kept for a later reader."""
     if isinstance(document, Mapping):
         return {name: _spoken_member(name, value) for name, value in document.items()}
     if isinstance(document, list | tuple):
@@ -243,15 +243,15 @@ def spoken(document: Any) -> Any:
 
 
 def _spoken_member(name: str, value: Any) -> Any:
-    """Names of files and classes are never rewritten: a class is confirmed as it would be published."""
+    """Write out a member, but never names of files and classes: a class is confirmed as it would be published."""
     return speak(value) if isinstance(value, str) and name in _TEXTS else spoken(value)
 
 
 def speak_path(path: Sequence[str | int]) -> str | None:
-    """The name of a member of a request, as `speak` would write it; None if it has none.
+    """Return the name of a member of a request, as `speak` would write it; None if it has none.
 
     Args:
-        path: Where it stands, with the kind of request in front of what is no upload.
+        path: Path of the member, with the kind of request in front unless that is an upload.
     """
     name = ".".join(map(str, path))
     term = _find(name)
@@ -259,13 +259,13 @@ def speak_path(path: Sequence[str | int]) -> str | None:
 
 
 def current_voice() -> Voice:
-    """Through which interface texts in this context are read."""
+    """Return the interface through which texts in this context are read."""
     return _voice.get()
 
 
 @contextmanager
 def spoken_to(voice: Voice) -> Iterator[None]:
-    """Within the block, texts are read through another interface."""
+    """Have texts within the block read through another interface."""
     token = _voice.set(voice)
     try:
         yield

@@ -1,8 +1,9 @@
-"""What the source of a method may not do, and of all that contributions call: a list of what may be imported.
+"""The rules for the source of a method, and of all that contributions call: a list of what may be imported.
 
-The list names libraries that compute. What reads files, clocks, frames or objects of others is not on it, nor are the
-names by which a library that is would lead there. A test holds this product's own methods to it, and a plug-in that
-does not keep it is not loaded. It finds mistakes: who means to get past it can, as docs/mechanisms/wall.md says.
+The list names libraries that compute. Libraries that read files, clocks, frames or objects of others are not on it, nor
+are the names by which a listed library would lead there. A test holds this product's own methods to it, and a plug-in
+that does not keep it is not loaded. It finds mistakes, but stops nobody who means to get past it
+(docs/mechanisms/wall.md).
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ LIBRARIES: Final = frozenset(
         "torch",
     }
 )
-"""Of which a method may import what is no way around the wall."""
+"""Libraries that a method may import, apart from names that lead around the wall."""
 
 _ROOMS: Final = frozenset(
     {
@@ -155,16 +156,16 @@ _OF_LIBRARIES: Final = frozenset(
 _OF_THE_WHOLE_PROCESS: Final = frozenset({("torch", "manual_seed"), ("torch", "seed"), ("random", "seed")})
 
 _PARTS_OF_THE_DOOR: Final = frozenset({"exact_sum", "noisy_sum", "discrete_gaussian"})
-"""Of mechanisms and of noise: one of a method's own would be handed what others contribute, or add nothing to it."""
+"""Names of mechanisms and of noise: a method's own would be handed what others contribute, or add nothing to it."""
 _PUBLIC_UNDERSCORES: Final = frozenset({"_replace", "_asdict", "_fields"})
 
 
 def find_complaints(tree: ast.Module, package: str) -> Iterator[str]:
-    """What a module does that no method may.
+    """Yield what a module does that no method may.
 
     Args:
         tree: Its source.
-        package: The package that brings it, whose modules it may import; each is held to the same.
+        package: The package that brings it, whose modules it may import; each must keep the same rules.
     """
     modules = _imported_modules(tree)
     for node in ast.walk(tree):
@@ -185,7 +186,7 @@ def find_complaints(tree: ast.Module, package: str) -> Iterator[str]:
 
 
 def find_complaints_of_modules(module: ModuleType) -> Iterator[str]:
-    """The same of a module that was loaded, and of all that it imports of its own package."""
+    """Yield complaints about a module that was loaded, and about all that it imports of its own package."""
     package, found = module.__name__.partition(".")[0], [module.__name__]
     for name in found:
         spec = importlib.util.find_spec(name)
@@ -198,7 +199,7 @@ def find_complaints_of_modules(module: ModuleType) -> Iterator[str]:
 
 
 def _imported_of(tree: ast.Module, parent: str) -> Iterator[str]:
-    """Modules, and what may be modules in a package, that a source imports."""
+    """Yield modules, and what may be modules in a package, that a source imports."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
@@ -235,7 +236,7 @@ def _of_import_from(node: ast.ImportFrom, package: str) -> Iterator[str]:
 
 
 def _is_open(module: str, rest: str, name: str) -> bool:
-    """Whether a method may have a name of this product."""
+    """Tell whether a method may import a name of this product."""
     room = rest.partition(".")[0]
     closed = module in _OF_THE_DRIVER or f"{module}.{name}" in _OF_THE_DRIVER or name in _NAMES_OF_THE_DRIVER
     if closed or name.startswith("_") or name == "*":
@@ -261,20 +262,20 @@ def _of_attribute(node: ast.Attribute, modules: dict[str, str]) -> Iterator[str]
 
 
 def _asks(node: ast.AST) -> bool:
-    """Whether something is yielded and an answer is used, or a question is yielded: contributions yield rows."""
+    """Tell whether something is yielded and an answer is used, or a question is yielded: contributions yield rows."""
     if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return | ast.NamedExpr | ast.Call):
         return any(isinstance(part, ast.Yield) for part in ast.iter_child_nodes(node))
     return isinstance(node, ast.Yield) and node.value is not None and "Ask(" in ast.unparse(node.value)
 
 
 def _is_own(value: ast.expr) -> bool:
-    """`self`, `cls` and `super()`."""
+    """Recognise `self`, `cls` and `super()`."""
     called = isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "super"
     return called or (isinstance(value, ast.Name) and value.id in {"self", "cls"})
 
 
 def _imported_modules(tree: ast.Module) -> dict[str, str]:
-    """Modules by the names that they have in a source."""
+    """Return modules by the names that they have in a source."""
     found = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -292,7 +293,7 @@ def _imported_modules(tree: ast.Module) -> dict[str, str]:
 
 
 def _leads_elsewhere(module: str, name: str) -> bool:
-    """Whether a name of a library is a module of another that is not on the list, as `torch.os` is."""
+    """Tell whether a name of a library is a module of another that is not on the list, as `torch.os` is."""
     if module.partition(".")[0] not in LIBRARIES or (module.startswith("torch") and "torch" not in sys.modules):
         return False
     found = getattr(importlib.import_module(module), name, None)

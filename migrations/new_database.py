@@ -13,7 +13,6 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from datalens_service.clock import utc_now
 from datalens_service.store import job_totals
 from datalens_service.store.service_tables import TenantRow
 from datalens_service.store.tables import DEFAULT_TENANT, HASH_LENGTH, Base, InstallationRow
@@ -61,7 +60,7 @@ def fill(connection: Connection) -> None:
     key = {"id": 1, "fingerprint_key": secrets.token_bytes(32), "checked_log_bytes": 0}
     connection.execute(sa.insert(InstallationRow).values(key))
     tenant = {"id": DEFAULT_TENANT, "name": DEFAULT_TENANT, "audit_seq": 0, "audit_hash": "0" * HASH_LENGTH}
-    connection.execute(sa.insert(TenantRow).values(tenant | {"created_at": utc_now()}))
+    connection.execute(sa.insert(TenantRow).values(tenant))
 
 
 def _guard_sqlite(connection: Connection) -> None:

@@ -27,7 +27,7 @@ from datalens_service.settings import Settings
 
 ROOT: Final = Path(__file__).parent.parent
 PAGES: Final = {
-    "README.md": "index.md",
+    "README.md": "overview.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "api/pages/glossary.md": "glossary.md",

@@ -153,7 +153,9 @@ def patient_databases(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine, a lock or a connection may come later than a service would wait for it."""
     monkeypatch.setattr(store, "_BUSY_SECONDS", PATIENCE)
     monkeypatch.setattr(store, "_POOL_SECONDS", PATIENCE)
-    monkeypatch.setattr(store, "_POSTGRESQL_OPTIONS", f"-c lock_timeout={PATIENCE}s")
+    monkeypatch.setattr(
+        store, "_POSTGRESQL_OPTIONS", f"-c lock_timeout={PATIENCE}s -c idle_in_transaction_session_timeout={PATIENCE}s"
+    )
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ _PACKAGES: Final = {
     "chromium": "chromium",
     "redis-server": "redis-server",
     "initdb": "postgresql",
+    "pgbouncer": "pgbouncer",
     "nginx": "nginx-light",
     "caddy": "caddy",
     "promtool": "prometheus",

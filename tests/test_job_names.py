@@ -13,11 +13,11 @@ from datalens_service.planning.requested_spec import RequestedSpec
 @pytest.mark.parametrize(
     ("asked", "name"),
     [
-        ({"epsilon": 1}, "Made to look at, ε 1"),
-        ({"preset": "auto", "epsilon": 0.5}, "Made to look at, ε 0.5"),
-        ({"purpose": "teach", "epsilon": 1}, "Made to teach, ε 1"),
-        ({"preset": "auto", "purpose": "teach", "epsilon": 10}, "Made to teach, ε 10"),
-        ({"preset": "auto", "purpose": "look", "epsilon": 1}, "Made to look at, ε 1"),
+        ({"epsilon": 1}, "Best-looking, ε 1"),
+        ({"preset": "auto", "epsilon": 0.5}, "Best-looking, ε 0.5"),
+        ({"purpose": "teach", "epsilon": 1}, "Best for training, ε 1"),
+        ({"preset": "auto", "purpose": "teach", "epsilon": 10}, "Best for training, ε 10"),
+        ({"preset": "auto", "purpose": "look", "epsilon": 1}, "Best-looking, ε 1"),
         ({"preset": "classifier", "epsilon": 1}, "Classifier, ε 1"),
         ({"preset": "g_pate_paper", "epsilon": 1}, "G-PATE as published, ε 1"),
         ({"method": {"name": "moments"}, "epsilon": 1e-3}, "Moments, ε 0.001"),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import other_programs
+from deployments.pgbouncer import PgBouncer
 from deployments.postgresql import Cluster
 from deployments.redis import Redis
 from deployments.reverse_proxy import ReverseProxy
@@ -16,6 +17,7 @@ from other_programs import do_without, find_program
 STARTS: dict[str, Callable[[Path], object]] = {
     "redis-server": lambda folder: Redis(folder, "secret"),
     "initdb": Cluster,
+    "pgbouncer": lambda folder: PgBouncer(folder, {}),
     "nginx": lambda folder: ReverseProxy("nginx", folder, 1),
     "caddy": lambda folder: ReverseProxy("caddy", folder, 1),
 }

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from sqlalchemy import make_url
 
 from datalens_service.settings import Settings, find_unknown_variables
 
@@ -25,13 +26,62 @@ def test_the_defaults_need_no_other_service(tmp_path: Path) -> None:
 
 
 def test_the_environment_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DATALENS_DATABASE_URL", "postgresql://db/ledger")
+    monkeypatch.setenv("DATALENS_DATABASE_URL", "postgresql://db/ledger?sslmode=disable")
     monkeypatch.setenv("DATALENS_LEASE_SECONDS", "90")
     monkeypatch.setenv("DATALENS_LEDGER_LOG", "/elsewhere/ledger.log")
     settings = Settings()
-    assert settings.url == "postgresql://db/ledger"
+    assert settings.url == "postgresql://db/ledger?sslmode=disable"
     assert settings.lease_seconds == 90
     assert settings.ledger_log_path == Path("/elsewhere/ledger.log")
+
+
+@pytest.mark.parametrize(
+    ("url", "is_verified"),
+    [
+        ("postgresql://u:p@db.example.org/x", True),
+        ("postgresql+psycopg://u:p@10.0.0.7:5432/x", True),
+        ("postgres://u@/x?host=127.0.0.1&host=db.example.org", True),
+        ("postgresql://u@/x?host=localhost:5432,db.example.org:5432", True),
+        ("postgresql://u@localhost/x?hostaddr=10.0.0.7", True),
+        ("postgresql://u@localhost.example.org/x", True),
+        ("postgresql:///x", True),
+        ("postgresql://u@db.example.org/x?connect_timeout=9", True),
+        ("postgresql://u@db.example.org/x?sslmode=verify-full", True),
+        ("postgresql://u@db.example.org/x?sslmode=disable", False),
+        ("postgresql://u@db.example.org/x?sslmode=require", False),
+        ("postgresql://u@localhost/x", False),
+        ("postgresql://u@127.0.0.2:6432/x", False),
+        ("postgresql://u@[::1]:6432/x", False),
+        ("postgresql://u@/x?host=[::1]:6432&host=/run/postgresql", False),
+        ("sqlite:////srv/datalens.db", False),
+    ],
+)
+def test_the_certificate_of_another_machine_is_verified(url: str, is_verified: bool) -> None:
+    found = Settings(database_url=url).url
+    assert ("sslmode=verify-full" in found, "sslrootcert=" in found) == (is_verified, is_verified)
+    assert found.startswith(url)
+    assert make_url(found)
+
+
+def test_an_authority_of_ones_own_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    named = "postgresql://u@db.example.org/x?sslrootcert=/etc/ca.pem"
+    assert Settings(database_url=named).url == f"{named}&sslmode=verify-full"
+    monkeypatch.setenv("PGSSLROOTCERT", __file__)
+    assert make_url(Settings(database_url="postgresql://u@db.example.org/x").url).query["sslrootcert"] == __file__
+
+
+@pytest.mark.parametrize("name", ["database_url", "broker_url"])
+@pytest.mark.parametrize(
+    "url",
+    ["postgresql://u:canary/secret@h/x", "rediss://u:7/canary#[@h", "redis://u:canary?secret@h/0", "canary://h:p"],
+)
+def test_no_error_shows_a_value_that_may_hold_a_password(monkeypatch: pytest.MonkeyPatch, name: str, url: str) -> None:
+    monkeypatch.setenv(f"DATALENS_{name.upper()}", url)
+    monkeypatch.setenv("DATALENS_PORT", "canary")
+    with pytest.raises(ValidationError) as refused:
+        Settings()
+    assert "canary" not in str(refused.value)
+    assert "port" in str(refused.value)
 
 
 def test_celery_without_a_broker_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

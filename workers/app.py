@@ -28,7 +28,7 @@ def make_app(settings: Settings) -> Celery:
 
 
 def _delivery(queue: str) -> dict[str, Any]:
-    """How messages travel."""
+    """Configure how messages travel."""
     return {
         "task_default_queue": queue,
         # A message is an id in JSON. Nothing that could carry code is read.
@@ -54,7 +54,7 @@ def _delivery(queue: str) -> dict[str, Any]:
 
 
 def _worker() -> dict[str, Any]:
-    """How a worker process behaves."""
+    """Configure how a worker process behaves."""
     return {
         # A task only wakes a thread of its own process.
         "worker_pool": "threads",

@@ -14,7 +14,7 @@ log = structlog.get_logger()
 _SHORTEST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 _LOOK_SECONDS: Final = 0.2
-"""How often a pause looks whether the worker is told to stop."""
+"""Seconds after which a pause checks again whether the worker has to stop."""
 
 
 class Consumer(consumer.Consumer):

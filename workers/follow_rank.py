@@ -1,4 +1,4 @@
-"""One rank above 0 of a job on this machine; rank 0 starts it: `python -m workers.follow_rank`.
+"""Runs one rank above 0 of a job on this machine; rank 0 starts it: `python -m workers.follow_rank`.
 
 It reads records and computes teachers. It knows no database, holds no lease, charges nothing and draws no noise.
 """
@@ -29,7 +29,7 @@ def follow(settings: Settings, timeout_seconds: int, rendezvous: Rendezvous) -> 
     """Obey rank 0 until it shuts the group down; ENDED, or CRASHED if this rank or another one was lost.
 
     Args:
-        settings: Where records are, if rank 0 is on another machine.
+        settings: Folders of records, if rank 0 is on another machine.
     """
     # The job is given back by rank 0, which then shuts the group down.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -30,7 +30,7 @@ _ASKS_TO_END: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Request(NamedTuple):
-    """What a forked process inherits: descriptors, of which the first one leads to its worker."""
+    """Inherited input of a forked process: descriptors, of which the first one leads to its worker."""
 
     connection: int
     output: int
@@ -86,7 +86,7 @@ class Server:
         return None
 
     def _fork(self, request: Request) -> bool:
-        """Whether this is the forked process."""
+        """Return True in the forked process."""
         pid = os.fork()
         if pid == 0:
             self._forget()
@@ -129,7 +129,7 @@ def serve(control: socket.socket) -> NoReturn:
 
 
 def _finds_gpu() -> bool:
-    """Whether torch does; by NVML, which loads no driver into this process."""
+    """Return True if torch would find a GPU; NVML tells so without loading a driver into this process."""
     import torch
 
     return torch.cuda.is_available()

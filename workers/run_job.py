@@ -1,4 +1,4 @@
-"""One job in one process: `python -m workers.run_job [--token TOKEN] [JOB_ID]`.
+"""Runs one job in one process: `python -m workers.run_job [--token TOKEN] [JOB_ID]`.
 
     adopt the lease that was claimed ──▶ keep it alive ──▶ execute ──▶ exit
     for this process, or claim the job    │ asked to end or to pause: give the job back
@@ -60,7 +60,7 @@ def run_job(
     """Do a job under the lease that was claimed for it, or under one that is claimed now.
 
     Args:
-        job_id: Which; None: the next one of the queue of the settings.
+        job_id: Id of the job; None: the next one of the queue of the settings.
         ranks: Processes that may share its teachers; None starts those that the settings ask for.
     """
     database = connect(settings)

@@ -1,1 +1,1 @@
-"""What every request passes, and answers that are files or streams."""
+"""Middleware of every request, and answers that are files or streams."""

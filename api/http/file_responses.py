@@ -30,8 +30,8 @@ def file_response(
 
     Args:
         request: Its `If-None-Match`, Range and `If-Range` are respected.
-        sha256: Of its content, hexadecimal.
-        inline: Whether a browser may show it instead.
+        sha256: Hash of its content, hexadecimal.
+        inline: True if a browser may show it instead.
 
     Raises:
         NotFound: It was removed a moment ago.

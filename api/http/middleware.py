@@ -31,7 +31,7 @@ _log = structlog.get_logger("datalens.api")
 
 
 class Middleware:
-    """What stands between a server and its application, for requests alone."""
+    """Stands between a server and its application, for requests alone."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -41,7 +41,7 @@ class Middleware:
         await (self.serve if scope["type"] == "http" else self._app)(scope, receive, send)
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
+        """Serve one request; subclasses override this."""
         await self._app(scope, receive, send)
 
 
@@ -52,7 +52,6 @@ class RequestLog(Middleware):
     """
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         request_id = str(uuid4())
         scope.setdefault("state", {})["request_id"] = request_id
         with structlog.contextvars.bound_contextvars(request_id=request_id), impatient():
@@ -122,14 +121,13 @@ class BodyLimit(Middleware):
         self._upload_bytes = upload_bytes
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         headers = Headers(scope=scope)
         limit = self._upload_bytes if _is_upload(inner_path(scope), headers) else _JSON_BYTES
         await self._app(scope, _limited(receive, headers.get("content-length", ""), limit), send)
 
 
 def _is_upload(path: str, headers: Headers) -> bool:
-    """Whether the body is a file, whole or in part, and not JSON."""
+    """Return True if the body is a file, whole or in part, and not JSON."""
     is_json = headers.get("content-type", "").startswith("application/json")
     is_file = path in UPLOAD_PATHS or _SENT_IMAGES.fullmatch(path) is not None
     return path.startswith(PIECES_PATH) or (is_file and not is_json)
@@ -159,13 +157,12 @@ class ReaderVoice(Middleware):
     """Sets the voice of all texts of an answer, also of those that threads and handlers of errors make."""
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         with spoken_to(_choose_voice(inner_path(scope), Headers(scope=scope).get(HEADER))):
             await self._app(scope, receive, send)
 
 
 def _choose_voice(path: str, asked: str | None) -> Voice:
-    """What the client asks for, and is ignored if it is no voice; else that of pages or of programs."""
+    """Return the voice that the client asks for; without a known one, that of pages or of programs."""
     if not path.startswith(_FOR_PROGRAMS):
         return Voice.PAGE
     return Voice(asked) if asked in set(Voice) else Voice.REST

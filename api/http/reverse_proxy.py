@@ -1,4 +1,4 @@
-"""What a reverse proxy in front of the service says of a request, and the path prefix under which it shows the service.
+"""Reads what a reverse proxy says of a request, and the path prefix under which it shows the service.
 
 Only proxies that the operator trusts are believed: anybody can send their headers.
 """
@@ -37,7 +37,6 @@ class ReverseProxy:
         self._own = frozenset(own)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         if scope["type"] == "http":
             scope["root_path"] = self._root_path(scope)
         await self._with_scheme(scope, receive, send)
@@ -59,7 +58,7 @@ class ReverseProxy:
             await self._app(scope, receive, send_rooted)
 
     def _root_path(self, scope: Scope) -> str:
-        """That of the settings; of a service that was told none of its addresses, the one its proxy names."""
+        """Return the root path of the settings, or of the proxy where they have no address of the service."""
         client = scope["client"]
         if self._settings.root_path or self._settings.public_url or not client:
             return self._settings.root_path

@@ -1,4 +1,4 @@
-"""How requests are read: JSON without ambiguous members, text of forms and queries in one notation."""
+"""Reads requests strictly: JSON without ambiguous members, text of forms and queries in one notation."""
 
 import difflib
 import json
@@ -124,7 +124,7 @@ def _digits(value: Any) -> Any:
 
 
 DIGITS: Final = BeforeValidator(_digits)
-"""For whole numbers in a query or a header; last in its annotation, so that limits are those of the number."""
+"""Checks whole numbers in a query or a header; last in an annotation, so that limits are those of the number."""
 
 
 UNKNOWN: Final = "unknown_parameter"

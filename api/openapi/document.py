@@ -173,7 +173,7 @@ def _name_forms(described: Json) -> None:
             if (form := content["schema"]).get("type") == "object":
                 described["components"]["schemas"][form["title"]] = form
                 named = {**content, "schema": {"$ref": _SCHEMAS + form["title"]}}
-                # What the route declares stays as it is.
+                # The declaration of the route stays as it is.
                 operation["requestBody"] = {**operation["requestBody"], "content": {media_type: named}}
 
 
@@ -192,7 +192,7 @@ def _explain_object_defaults(schemas: Json) -> None:
 
 
 def holds_object(value: Any) -> bool:
-    """Whether a JSON value is an object, or an array with one in it."""
+    """Return True if a JSON value is an object, or an array with one in it."""
     return isinstance(value, dict) or (isinstance(value, list) and any(map(holds_object, value)))
 
 
@@ -220,7 +220,7 @@ def _describe_default(schemas: Json, member: Json) -> str:
 
 
 def _add_links(described: Json) -> None:
-    """From an answer about a new object to every operation on it that needs no further name."""
+    """Add links from an answer about a new object to every operation on it that needs no further name."""
     operations = [(path, one) for path, methods in described["paths"].items() for one in methods.values()]
     for answer in (answer for _, operation in operations for answer in operation["responses"].values()):
         if made := answer.pop(_MADE, None):

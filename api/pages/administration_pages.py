@@ -7,9 +7,9 @@ from fastapi import APIRouter, Query, Response
 from api.deps import LARGEST, After, ObjectId, ServicesDep
 from api.http.strictness import DIGITS
 from api.pages.views.rendering import PageRoute, VisitorDep
-from datalens_service.clock import utc_now
 from datalens_service.disclosure import public_part
 from datalens_service.store.access import access_log, keys, usage, webhooks
+from datalens_service.store.database_clock import read_clock
 from datalens_service.store.jobs.events import EventType
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -19,7 +19,7 @@ _SENT: Final = tuple(event for event in EventType if event is not EventType.PROG
 
 @router.get("/webhooks", operation_id="showWebhooks")
 def webhooks_page(visitor: VisitorDep, services: ServicesDep) -> Response:
-    """All webhooks, and a form for a new one."""
+    """Show all webhooks, and a form for a new one."""
     return visitor.page("webhooks", webhooks=webhooks.list_webhooks(services.database, visitor.tenant_id), events=_SENT)
 
 
@@ -37,7 +37,7 @@ def journal_page(
     services: ServicesDep,
     before: Annotated[int | None, Query(ge=1, le=LARGEST), DIGITS] = None,
 ) -> Response:
-    """Who did what, newest first."""
+    """Show who did what, newest first."""
     entries = access_log.list_latest(services.database, visitor.tenant_id, before=before, limit=_PAGE_SIZE)
     names = {key.id: key.name for key in keys.list_keys(services.database, visitor.tenant_id)}
     last = entries[-1].seq if entries else 1
@@ -46,7 +46,7 @@ def journal_page(
 
 @router.get("/usage", operation_id="showUsage")
 def usage_page(visitor: VisitorDep, services: ServicesDep) -> Response:
-    """What was used, all in all."""
+    """Show the totals of what the tenant has used."""
     return visitor.page("usage", usage=public_part(usage.count_usage(services.database, visitor.tenant_id)))
 
 
@@ -55,4 +55,4 @@ def keys_page(visitor: VisitorDep, services: ServicesDep) -> Response:
     """Keys, and a form for a new one."""
     listed = keys.list_keys(services.database, visitor.tenant_id)
     noted = access_log.find_last_access(services.database, visitor.tenant_id)
-    return visitor.page("keys", keys=listed, noted=noted, now=utc_now())
+    return visitor.page("keys", keys=listed, noted=noted, now=read_clock(services.database))

@@ -40,7 +40,7 @@ def overview(
     search: Annotated[str, Query(max_length=200)] = "",
     state: DatasetState | Literal[""] = "",
 ) -> Response:
-    """All datasets, or those that the filters leave, and the newest jobs."""
+    """Show all datasets, or those that the filters leave, and the newest jobs."""
     datasets_page = views.list_views(
         services.database,
         visitor.tenant_id,

@@ -24,13 +24,14 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @dataclass(frozen=True)
 class Asked:
-    """Which images a visitor looks at."""
+    """The images that a visitor asks to see."""
 
     label: Annotated[int, Query(ge=0, description="Class.")] = 0
     page: Annotated[int, Query(ge=0, le=10_000)] = 0
-    seed: Annotated[int | None, Query(ge=0, lt=2**31, description="Draws others; left out: those that are packed.")] = (
-        None
-    )
+    seed: Annotated[
+        int | None,
+        Query(ge=0, lt=2**31, description="Seed that draws other images; left out, the packed ones are shown."),
+    ] = None
     image: Annotated[
         int | None, Query(ge=1, le=image_viewer.IMAGES_PER_PAGE, description="Enlarges this image of the page, from 1.")
     ] = None

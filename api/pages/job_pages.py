@@ -54,7 +54,7 @@ def jobs_page(
     dataset: Annotated[str, Query(max_length=64)] = "",
     search: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
-    """All jobs, or those that the filters leave."""
+    """Show all jobs, or those that the filters leave."""
     which = JobFilter(
         tenant_id=visitor.tenant_id,
         dataset_id=dataset or None,

@@ -47,7 +47,7 @@ def plan_page(
 def plan_part(
     dataset_id: ObjectId, filled: Annotated[dict[str, Any], Body()], visitor: VisitorDep, services: ServicesDep
 ) -> Response:
-    """What the form costs, as a part of its page, with the very request that the button sends."""
+    """Price the form, as a part of its page, with the very request that the button sends."""
     _ready(services, dataset_id)
     try:
         training_request = TrainingRequest(dataset_id=dataset_id, spec=read_form(filled))

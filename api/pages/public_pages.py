@@ -18,7 +18,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @router.get(SIGN_IN)
 def sign_in_page(request: Request, next: Annotated[str, Query(max_length=500)] = "/") -> Response:
-    """The form."""
+    """Show the form in which a visitor signs in."""
     return _form(request, next)
 
 
@@ -76,7 +76,7 @@ def signing_key_page(request: Request, services: ServicesDep) -> Response:
 
 @router.get("/glossary", operation_id="showGlossary")
 def glossary_page(request: Request) -> Response:
-    """What each “?” leads to, and other words of the documentation."""
+    """Show the words that each “?” leads to, and other words of the documentation."""
     return open_page(request, "glossary")
 
 
@@ -88,17 +88,17 @@ def go_to_datasets() -> Response:
 
 @router.get("/favicon.ico")
 def go_to_icon() -> Response:
-    """For browsers that read no page."""
+    """Lead browsers that read no page to the icon."""
     return RedirectResponse("/static/mark.svg", 307)
 
 
 @router.get("/account")
 def account_page(request: Request, services: ServicesDep) -> Response:
-    """Who is signed in, and what they may do."""
+    """Show who is signed in, and what they may do."""
     return page(request, "account", resume_session(request, services.database))
 
 
 @router.get("/docs")
 def show_reference(request: Request) -> Response:
-    """All operations; `/openapi.json` in a form for people. Needs no key."""
+    """Show all operations of `/openapi.json` in a form for people. This page needs no key."""
     return page(request, "reference")

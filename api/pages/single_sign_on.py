@@ -15,6 +15,7 @@ from datalens_service.gateways.openid_provider import CALLBACK, OpenIdProvider, 
 from datalens_service.services.claims import identify
 from datalens_service.store.access import identities
 from datalens_service.store.access.browser_sessions import BrowserSession
+from datalens_service.store.database_clock import read_clock
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 _log = structlog.get_logger("datalens.api")
@@ -26,7 +27,7 @@ _UNAVAILABLE = "The sign-in service of your organisation does not answer as it s
 def leave(request: Request, services: ServicesDep, next: Annotated[str, Query(max_length=500)] = "/") -> Response:
     """Send the browser to the provider."""
     provider = _provider(services)
-    attempt = attempts.begin(local_path(next))
+    attempt = attempts.begin(services.database, local_path(next))
     try:
         answer = RedirectResponse(provider.authorization_url(attempt.secrets), 303, {"Cache-Control": "no-store"})
     except ProviderUnavailableError:
@@ -68,7 +69,7 @@ def _sign_in(
     """
     if not code or issuer not in ("", services.settings.oidc_issuer):
         raise Unauthorized("The sign-in service did not sign you in; try again.")
-    claims = provider.redeem(code, attempt.secrets)
+    claims = provider.redeem(code, attempt.secrets, read_clock(services.database))
     return identities.sign_in(services.database, identify(services.database, services.settings, claims))
 
 

@@ -1,4 +1,4 @@
-"""What came as the body of a request and what its operation takes, for whoever sent something else.
+"""Explains which body an operation takes, to a client that has sent another one.
 
 Kinds of bodies and their examples are those of the API description, so no operation can be without them.
 """
@@ -30,15 +30,15 @@ _MEDIA_TYPE: Final = re.compile(r"[a-z]{1,20}/[a-z0-9.+-]{1,80}")
 
 
 def concerns_all(error: Mapping[str, str]) -> bool:
-    """Whether an error, as `request_errors` gives it, means that the body as a whole is none that can be read."""
+    """Return True if an error of `request_errors` means that the body as a whole cannot be read."""
     return (error["in"], error["pointer"]) == ("body", "#") and error["code"] in _WHOLE
 
 
 def explain(request: Request, code: str) -> str:
-    """What came, what the operation takes instead, and how curl sends it.
+    """Say what came, what the operation takes instead, and how curl sends it.
 
     Args:
-        code: Of the error; one that is not known here says that the body is of another kind.
+        code: Code of the error; one that is not known here says that the body is of another kind.
     """
     if current_voice() is not Voice.REST:
         anew = "⟦send_form⟧" if code in (MALFORMED_FORM, NO_FILE) else "⟦send_as_described⟧"

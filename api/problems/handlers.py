@@ -48,7 +48,7 @@ _KINDS: Final = {
     "/individual-epsilon": "record",
     "/individual-epsilon:from-pixels": "record",
 }
-"""What members of a request are about, by the end of its path."""
+"""Kinds of requests by the end of their path."""
 
 _log = structlog.get_logger("datalens.api")
 
@@ -62,15 +62,19 @@ class Problem(BaseModel):
     detail: str = Field(description="What is wrong this time and what to change.")
     instance: str = Field(description="URN of the request, to be found in the log.")
     code: str = Field(description="Last part of `type`.")
-    errors: list[ProblemError] | None = Field(default=None, description="Of an invalid request: each place.")
-    retry_after: int | None = Field(default=None, description="Of too many requests: seconds to wait.")
-    budget: ProblemBudget | None = Field(default=None, description="Of an exceeded budget: what there is.")
+    errors: list[ProblemError] | None = Field(default=None, description="Each place of an invalid request.")
+    retry_after: int | None = Field(default=None, description="Seconds to wait after too many requests.")
+    budget: ProblemBudget | None = Field(default=None, description="What is left, if the budget is exceeded.")
     bad_files: list[BadFile] | None = Field(
         default=None,
-        description="Of a refused upload: the first 1,000 files that cannot be used. Private: for whoever sent them.",
+        description="The first 1,000 files of a refused upload that cannot be used. Private: for the sender alone.",
     )
-    bad_count: int | None = Field(default=None, description="Of a refused upload: files that cannot be used. Private.")
-    checked: int | None = Field(default=None, description="Of a refused upload: files that were looked at. Private.")
+    bad_count: int | None = Field(
+        default=None, description="Number of files of a refused upload that cannot be used. Private."
+    )
+    checked: int | None = Field(
+        default=None, description="Number of files of a refused upload that were read. Private."
+    )
 
 
 class ProblemError(BaseModel):
@@ -89,7 +93,7 @@ class ProblemBudget(AccountFigures):
 
 
 class ProblemResponse(JSONResponse):
-    """A problem document."""
+    """Answers with a problem document (RFC 9457)."""
 
     media_type = MEDIA_TYPE
 
@@ -106,7 +110,7 @@ def document(problem: ProblemType, detail: str, request_id: str, **members: Any)
     """A problem document; `members` are its extensions.
 
     Args:
-        detail: What is wrong this time and what to change; no private value.
+        detail: A sentence on what is wrong this time and what to change; no private value.
         members: Extension members; they cannot replace the standard ones.
     """
     return {
@@ -140,7 +144,7 @@ def from_status(status: int, request_id: str, content_range: str | None = None) 
     """The problem that stands for a bare status of the framework.
 
     Args:
-        content_range: Of a 416, which has to name the length.
+        content_range: Header of a 416, which has to name the length.
     """
     problem = BY_STATUS.get(status, BY_STATUS[400])
     headers = {"Content-Range": content_range} if content_range else {}
@@ -170,7 +174,7 @@ def _build_headers(error: DatalensError) -> Mapping[str, str]:
 
 def _members(error: DatalensError) -> dict[str, Any]:
     if isinstance(error, Refused):
-        # Whoever sent the file holds the scope datasets:write, which owners alone have.
+        # The sender of the file holds the scope datasets:write, which owners alone have.
         return cast("dict[str, Any]", spoken(error.validation_errors))
     if not isinstance(error, BudgetExceeded):
         return error.extra
@@ -190,7 +194,7 @@ def _invalid(request: Request, error: RequestValidationError) -> ProblemResponse
 
 
 def _choose_kind(request: Request) -> str:
-    """What a request is about, by its address: `spec`, `raise`, …; empty for an upload."""
+    """Name what a request is about, by its address: `spec`, `raise`, …; empty for an upload."""
     route = getattr(request.scope.get("route"), "path", "")
     return next((kind for end, kind in _KINDS.items() if route.endswith(end)), "")
 
@@ -227,6 +231,6 @@ def _answer(
 
 
 def standard_headers(problem: ProblemType) -> dict[str, str]:
-    """What HTTP wants with the status of a problem."""
+    """Return the headers that HTTP wants with the status of a problem."""
     by_status = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": str(_RETRY_AFTER_SECONDS)}}
     return by_status.get(problem.status or 500, {})

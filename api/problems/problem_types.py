@@ -19,7 +19,7 @@ class ProblemType:
         slug: Last part of the type URI, also the member "code"; never changes its meaning.
         title: The same for every occurrence.
         status: HTTP status; None for problems that only stand on a job.
-        advice: What to do about it, as `remedy` without its reader: names stand as `⟦name⟧`.
+        advice: Sentence on what to do, like `remedy` but without its reader: names stand as `⟦name⟧`.
     """
 
     slug: str
@@ -30,7 +30,7 @@ class ProblemType:
 
     @property
     def remedy(self) -> str:
-        """What to do about it, in the words of the interface that its reader uses."""
+        """Say what to do about it, in the words of the interface that its reader uses."""
         return speak(self.advice)
 
     @property
@@ -41,11 +41,11 @@ class ProblemType:
 
 _OF_ERRORS: Final[tuple[tuple[type[errors.DatalensError], int | None, str], ...]] = (
     (errors.InvalidInput, 422, "⟦correct_members⟧."),
-    (errors.InvalidSpec, 422, "Change the training request as is said. ⟦try_plan⟧ for free."),
+    (errors.InvalidSpec, 422, "Correct the training request as the error says. ⟦try_plan⟧ for free."),
     (errors.InvalidDelta, 422, "Leave ⟦spec.delta⟧ out: that of the data set is used. It must lie below 1/n."),
-    (errors.InfeasiblePlan, 422, "Raise ⟦spec.epsilon⟧, or make a step cheaper as is said. Nothing was spent."),
-    (errors.LowUtility, 422, "Change what is named, or ⟦accept_low_utility⟧. Nothing was spent."),
-    (errors.InvalidDataset, 422, "Change the file as is said and upload it again. Nothing was kept of it."),
+    (errors.InfeasiblePlan, 422, "Raise ⟦spec.epsilon⟧, or make a step cheaper as the error says. Nothing was spent."),
+    (errors.LowUtility, 422, "Follow the advice in the error, or ⟦accept_low_utility⟧. Nothing was spent."),
+    (errors.InvalidDataset, 422, "Correct the file as the error says and upload it again. Nothing of it was kept."),
     (
         errors.PersonsInBothSplits,
         422,
@@ -62,13 +62,13 @@ _OF_ERRORS: Final[tuple[tuple[type[errors.DatalensError], int | None, str], ...]
     (
         errors.InsufficientStorage,
         503,
-        "Tell the operator: the disk that is named is full. Of a resumable upload, what had arrived is kept.",
+        "Tell the operator that the disk in the error is full. A resumable upload keeps the bytes that had arrived.",
     ),
     (errors.Unauthorized, 401, "⟦send_key⟧ that was not revoked."),
-    (errors.Forbidden, 403, "Use a key with the scope that is named, or ask for a new address."),
+    (errors.Forbidden, 403, "Use a key with the scope that the error names, or ask for a new address."),
     (errors.RateLimited, 429, "Wait ⟦as_told⟧, then repeat it."),
     (errors.StaleLease, 409, "Nothing to do: the worker that holds the job now goes on with it."),
-    (errors.JobStopped, None, "Nothing to do: the job was cancelled. What it charged stays charged."),
+    (errors.JobStopped, None, "Nothing to do: the job was cancelled. Its charges stay."),
     (errors.LedgerCorrupt, 500, "Tell the operator: the account is frozen until the database is restored or repaired."),
     (
         errors.OutOfMemory,
@@ -80,7 +80,11 @@ _OF_ERRORS: Final[tuple[tuple[type[errors.DatalensError], int | None, str], ...]
         None,
         "Submit the job with another method or preset, or ask the operator to try this method on public records.",
     ),
-    (errors.StoreUnavailable, 503, "Repeat later. If it stays, the operator looks at the database and its disk."),
+    (
+        errors.StoreUnavailable,
+        503,
+        "Repeat later. If the error persists, the operator should look at the database and its disk.",
+    ),
     (errors.FileDamaged, 503, "Tell the operator: the object has to be restored, or the upload repeated."),
     (
         errors.ReportIncomplete,
@@ -88,7 +92,11 @@ _OF_ERRORS: Final[tuple[tuple[type[errors.DatalensError], int | None, str], ...]
         "Tell the operator: a file of this job was damaged or replaced.",
     ),
     (errors.CheckpointMismatch, None, "Submit the job again; its checkpoint cannot be used."),
-    (errors.WorkerUnavailable, 503, "Repeat later. If it stays, the operator installs what is named."),
+    (
+        errors.WorkerUnavailable,
+        503,
+        "Repeat later. If the error persists, the operator has to install the package that it names.",
+    ),
     (errors.DatalensError, 500, "Report it to the operator with ⟦trace⟧."),
 )
 
@@ -140,7 +148,7 @@ _OTHERS: Final = (
 
 def _meaning(error: type[errors.DatalensError]) -> str:
     if error is errors.DatalensError:
-        return "The service made a mistake. What it was doing did not happen."
+        return "The service made a mistake. The operation did not take effect."
     return (error.__doc__ or "").partition("\n")[0]
 
 
@@ -160,4 +168,4 @@ BY_STATUS: Final[dict[int, ProblemType]] = {
     for problem in (*_OTHERS, *(PROBLEM_TYPES[error.slug] for error in (errors.NotFound, errors.Unauthorized)))
     if problem.status is not None
 }
-"""For errors the framework raises, which have a status and nothing else."""
+"""Problems by status, for errors of the framework, which have nothing else."""

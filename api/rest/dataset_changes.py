@@ -45,7 +45,7 @@ def confirm_dataset(
     key: Caller,
     response: Response,
 ) -> UploadedDataset:
-    """For an upload in state `review`, once its owner has looked at the class names. Repeatable.
+    """The owner of an upload in state `review` confirms it once they have looked at the class names. Repeatable.
 
     Everything that an upload may be refused for because of its budget is refused here, and the upload then waits on:
     confirm it with another budget, or delete it.
@@ -101,7 +101,7 @@ def list_entries(
     operation_id="raiseDatasetPrivacy",
     summary="Raise the lifetime budget of a dataset",
     responses={
-        **ok(200, "The account, as it is from now on."),
+        **ok(200, "The account after the raise."),
         **problems("state-conflict", "invalid-input", "invalid-spec", "ledger-corrupt"),
     },
 )

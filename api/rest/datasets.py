@@ -43,11 +43,11 @@ _FORM: Final[dict[str, Any]] = form_body(
     examples.FORM,
 )
 _CREATED: Final[Responses] = {
-    **ok(201, "The class names are confirmed, the dataset is registered.", headers=("Location",), made="dataset_id"),
+    **ok(201, "The class names are confirmed and the dataset is registered.", headers=("Location",), made="dataset_id"),
     202: {
         **ok(
             202,
-            "The upload waits for its confirmation, or is being read: look again.",
+            "The upload waits for confirmation or is being read; look again later.",
             headers=("Location", "Retry-After"),
             made="dataset_id",
         )[202],
@@ -155,15 +155,15 @@ def list_datasets(
     responses=ok(200, "The dataset."),
 )
 def get_dataset(dataset_id: ObjectId, services: ServicesDep, key: Caller) -> DatasetRead:
-    """What its owner declared public; records are never handed out. `joined` is for its owner alone."""
+    """The answer has what the owner declared public; records are never handed out. `joined` is for the owner alone."""
     return _shown(services.database, [views.get(services.database, dataset_id)], key)[0]
 
 
 @router.get(
     "/{dataset_id}/validation",
     operation_id="getDatasetValidation",
-    summary="Read what came of an upload: for its owner",
-    responses=ok(200, "Private: counts, or what is wrong."),
+    summary="Read the result of an upload, for its owner",
+    responses=ok(200, "Private: counts, or the faults."),
 )
 def get_dataset_validation(dataset_id: ObjectId, services: ServicesDep, response: Response) -> ValidationRead:
     """Counts of records and duplicates, or the files that cannot be used, by name. Deleted with the data."""
@@ -174,7 +174,7 @@ def get_dataset_validation(dataset_id: ObjectId, services: ServicesDep, response
 @router.get(
     "/{dataset_id}/preview",
     operation_id="getDatasetPreview",
-    summary="See some of the private records: for their owner",
+    summary="See some of the private records, for their owner",
     response_class=Response,
     responses={
         **private_picture("Private records, one class per row."),
@@ -238,7 +238,7 @@ def _read(upload: ReceivedFile[DatasetForm], services: Services, caller: ApiKey)
     """The file of this request was read; the id of what it became."""
     check_own_account(services, caller.tenant_id, upload.form.shares_budget_with)
     form = upload.form.model_copy(update={"name": upload.form.name or upload.label})
-    read = validations.begin_request(caller.id, form.model_dump(mode="json", exclude_none=True))
+    read = validations.begin_request(services.database, caller.id, form.model_dump(mode="json", exclude_none=True))
     ingestion.receive(services.database, services.settings, upload.path, read)
     return read.dataset_id
 
@@ -259,7 +259,7 @@ def check_own_account(services: Services, tenant_id: str, dataset_id: str | None
 
 
 def read_uploaded(services: Services, dataset_id: str) -> UploadedDataset:
-    """One upload with what its owner alone may know of it."""
+    """Return an upload with what its owner alone may know of it."""
     upload, validation = views.get(services.database, dataset_id), validations.get(services.database, dataset_id)
     if upload.contents is None:
         return UploadedDataset.from_validation(upload, None, validation)

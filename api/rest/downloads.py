@@ -1,4 +1,4 @@
-"""What a job made, as files: report, proof, synthetic images, classifier."""
+"""Serves the files that a job made: report, proof, synthetic images, classifier."""
 
 from enum import StrEnum
 from typing import Annotated, Final
@@ -35,7 +35,7 @@ router = APIRouter(
 
 
 class Audience(StrEnum):
-    """For whom a report is."""
+    """The readers that a report is for."""
 
     OWNER = "owner"
     RELEASABLE = "releasable"
@@ -65,7 +65,7 @@ def get_report(
     audience: Annotated[
         Audience,
         Query(
-            description="- `owner`: everything, including numbers the guarantee does not cover: not to be passed on"
+            description="- `owner`: everything, including numbers the guarantee does not cover; do not pass it on"
             "\n- `releasable`: only what may be published"
         ),
     ] = Audience.OWNER,

@@ -27,7 +27,7 @@ _FORM: Final[dict[str, Any]] = form_body(
     summary="Upload a public encoder",
     openapi_extra=_FORM,
     responses={
-        **ok(200, "What a method takes as its `encoder`."),
+        **ok(200, "The value for `encoder` of a method."),
         **problems("payload-too-large", "unsupported-media-type", "worker-unavailable", "insufficient-storage"),
     },
 )

@@ -1,9 +1,8 @@
-"""What happens to a job: as a list, and as a stream that goes on where a client was cut off."""
+"""Serves the events of a job: as a list, and as a stream that goes on where a client was cut off."""
 
 import asyncio
-import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Annotated, Final
 
@@ -11,12 +10,10 @@ import anyio.to_thread
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from api.deps import LARGEST, Caller, Limit, ObjectId, ServicesDep
+from api.deps import LARGEST, Limit, ObjectId, Services, ServicesDep
 from api.http.strictness import DIGITS
 from api.openapi.document import ok
 from api.schemas.jobs import EventPage, EventRead
-from datalens_service.store.access import keys
-from datalens_service.store.database import Database
 from datalens_service.store.jobs import events, jobs
 
 MEDIA_TYPE: Final = "text/event-stream"
@@ -28,15 +25,19 @@ _PAGE_SIZE: Final = 100
 
 
 async def stream(
-    database: Database, key_id: str, job_id: str, delta: float, slack: int, last: int, stopping: threading.Event
+    services: Services, is_admitted: Callable[[], bool], job_id: str, delta: float, slack: int, last: int
 ) -> AsyncIterator[str]:
-    """Lines of the stream, from behind event number `last` to the end of the job, or of the key that asked for it."""
+    """Lines of the stream, from behind event number `last` to the end of the job.
+
+    Args:
+        is_admitted: Tells whether the key or the session that asked for the stream may still have it; else it ends.
+    """
     yield f"retry: {RETRY_MILLISECONDS}\n\n"
     spoke = time.monotonic()
-    while not stopping.is_set():
-        if not await anyio.to_thread.run_sync(keys.usable, database, key_id):
+    while not services.stopping.is_set():
+        if not await anyio.to_thread.run_sync(is_admitted):
             return
-        news = partial(events.list_events, database, job_id, after=last, limit=_PAGE_SIZE)
+        news = partial(events.list_events, services.database, job_id, after=last, limit=_PAGE_SIZE)
         for event in await anyio.to_thread.run_sync(news):
             last, spoke = event.seq, time.monotonic()
             data = EventRead.from_event(event, delta, slack).model_dump_json()
@@ -56,7 +57,7 @@ _STREAM: Final = {MEDIA_TYPE: {"schema": {"type": "string"}}}
 @router.get(
     "/events",
     operation_id="listJobEvents",
-    summary="Read what happened to a job, or follow it",
+    summary="Read the events of a job, or follow them",
     response_model=EventPage,
     responses={
         200: {**ok(200, "A page of the events; with `Accept: text/event-stream`, all of them as they happen.")[200],
@@ -67,25 +68,25 @@ def list_job_events(
     job_id: ObjectId,
     request: Request,
     services: ServicesDep,
-    caller: Caller,
     after: Annotated[int, Query(ge=0, le=LARGEST, description="Number of the last event that is known."), DIGITS] = 0,
     limit: Limit = 100,
     last_event_id: Annotated[
         int | None,
-        Header(ge=0, le=LARGEST, description="Of a stream that was cut off: number of the last event that came."),
+        Header(ge=0, le=LARGEST, description="Number of the last event that arrived before a stream was cut off."),
         DIGITS,
     ] = None,
 ) -> Response:
     """States, progress and ε: the numbers of the job and of its account, nothing about records.
 
-    The stream ends with the job, and when the key is revoked or expires. Each event has its number as `id`;
+    The stream ends with the job, and when the key that asked for it ends or the browser is
+    signed out. Each event has its number as `id`;
     `Last-Event-ID` goes on behind it.
     """
     job = jobs.get(services.database, job_id)
     delta, slack = float(job.price["delta"]), int(job.price.get("slack", 0))
     if MEDIA_TYPE in request.headers.get("accept", ""):
         last = after if last_event_id is None else last_event_id
-        lines = stream(services.database, caller.id, job_id, delta, slack, last, services.stopping)
+        lines = stream(services, request.state.is_admitted, job_id, delta, slack, last)
         return StreamingResponse(lines, media_type=MEDIA_TYPE, headers=HEADERS)
     listed = events.list_events(services.database, job_id, after=after, limit=limit + 1)
     page = EventPage.cut(listed, limit, lambda event: EventRead.from_event(event, delta, slack))

@@ -34,7 +34,7 @@ _FORM: Final[dict[str, Any]] = form_body(
     responses=ok(200, "A page of the list."),
 )
 def list_generators(services: ServicesDep, key: Caller, limit: Limit = 20, after: After = None) -> Page[GeneratorRead]:
-    """Those that jobs made and those that were imported; cards are left out."""
+    """The list has generators that jobs made and those that were imported; cards are left out."""
     page = released_models.list_models(
         services.database, key.tenant_id, kind=released_models.GENERATOR, limit=limit, cursor=after
     )
@@ -139,6 +139,6 @@ def get_samples(
     responses={204: {"description": "Its file is gone."}, **problems("state-conflict")},
 )
 def delete_generator(generator_id: ObjectId, services: ServicesDep) -> None:
-    """One that a job made is a release: it stays, as what was spent on it stays spent."""
+    """A generator that a job made is a release: it stays, as its budget stays spent."""
     if not generator_import.remove(services.database, services.settings.data_dir, generator_id):
         raise StateConflict("A job made this generator; what was released stays.")

@@ -3,10 +3,11 @@
 import os
 from typing import Literal
 
+from anyio import to_thread
 from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field
 
-from api.deps import ServicesDep, caller
+from api.deps import Services, ServicesDep, caller
 from api.http import metrics
 from api.openapi.document import ok, problems
 from datalens_service.errors import StoreUnavailable
@@ -17,19 +18,19 @@ router = APIRouter(tags=["health"])
 
 
 class Alive(BaseModel):
-    """The process answers."""
+    """The process answers requests."""
 
     status: Literal["ok"] = "ok"
 
 
 class Ready(BaseModel):
-    """The service answers."""
+    """The service answers requests."""
 
     status: Literal["ok", "degraded"]
     executor: str
     degraded: dict[str, str] = Field(
-        description="What is wrong with what the service needs besides its database, by its part: `disk`, "
-        "`artifact_store`, `broker`, `workers`; looked at every ten seconds."
+        description="Faults of the service by part, while it still answers: `disk`, `database` (its certificate), "
+        "`artifact_store`, `record_store`, `broker`, `workers`, `clock`; looked at every ten seconds."
     )
 
 
@@ -49,21 +50,26 @@ async def livez() -> Alive:
     operation_id="getReadiness",
     summary="Can the service answer?",
     responses={
-        **ok(200, "Database and data folder are there; the body says what else is not."),
+        **ok(200, "Database and data folder are available; the body lists other faults."),
         **problems("store-unavailable"),
     },
 )
-def readyz(services: ServicesDep) -> Ready:
+async def readyz(services: ServicesDep) -> Ready:
     """Checks the database with its schema and safety settings, and the data folder.
 
     Without a broker, an artifact store, a worker or room on a disk it still answers, but is degraded. A disk with
     less than 16 MiB free counts as full.
     """
-    services.database.check()
-    if not os.access(services.settings.data_dir, os.R_OK | os.W_OK | os.X_OK):
-        raise StoreUnavailable("The service may not write into its data folder; correct its owner or mode.")
+    # Requests that wait for a lock may have all connections and all threads; it has some of its own.
+    await to_thread.run_sync(_check, services, limiter=services.readiness_threads)
     degraded = {part: speak(text) for part, text in services.surroundings.faults.items()}
     return Ready(status="degraded" if degraded else "ok", executor=services.settings.executor, degraded=degraded)
+
+
+def _check(services: Services) -> None:
+    services.readiness.check()
+    if not os.access(services.settings.data_dir, os.R_OK | os.W_OK | os.X_OK):
+        raise StoreUnavailable("The service may not write into its data folder; correct its owner or mode.")
 
 
 @router.get(

@@ -141,7 +141,7 @@ def update_job(
     },
 )
 def cancel_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
-    """What it has charged stays charged; the rest of its reservation returns when it has stopped."""
+    """Its charges stay charged; the rest of its reservation returns when it has stopped."""
     return _read_job(services, jobs.request_cancel(services.database, job_id))
 
 
@@ -163,12 +163,12 @@ def pause_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
 @router.post(
     "/{job_id}:resume",
     operation_id="resumeJob",
-    summary="Go on with a paused job",
+    summary="Resume a paused job",
     status_code=status.HTTP_202_ACCEPTED,
     responses={**ok(202, "It waits for a worker again."), **problems("state-conflict")},
 )
 def resume_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
-    """What was drawn is replayed, not drawn again. A pause that has not begun yet is called off."""
+    """Noisy sums that were drawn are replayed, not drawn again. A pause that has not begun yet is called off."""
     job = jobs.resume(services.database, job_id)
     services.dispatcher.submitted(job.id, job.queue)
     return _read_job(services, job)
@@ -226,7 +226,7 @@ def _submitted(
 
 
 def read_jobs(services: Services, found: Sequence[Job]) -> list[JobRead]:
-    """What is shown of jobs, with why they wait."""
+    """Return jobs as clients see them, with why they wait."""
     reasons = explain_waiting(services.database, services.surroundings.faults, found)
     return [JobRead.from_job(job, reasons.get(job.id)) for job in found]
 

@@ -1,4 +1,4 @@
-"""What a problem type means: the pages that `type` points to."""
+"""Serves the pages that `type` of a problem points to."""
 
 from __future__ import annotations
 
@@ -29,14 +29,13 @@ class ProblemTypeRead(BaseModel):
 
     @classmethod
     def from_type(cls, problem: ProblemType) -> ProblemTypeRead:
-        """What is shown of a type."""
         return copied(cls, problem, type=problem.uri)
 
 
 @router.get(
     "/{slug}",
     operation_id="getProblemType",
-    summary="Look up what a problem means and what to do",
+    summary="Read what a problem means and what to do",
     response_model=ProblemTypeRead,
     responses=ok(200, "The type, as JSON or as a page."),
 )
@@ -45,7 +44,7 @@ def get_problem_type(
     request: Request,
     accept: Annotated[str, Header(include_in_schema=False)] = "",
 ) -> Response:
-    """Needs no key."""
+    """This operation needs no key."""
     if slug not in PROBLEM_TYPES:
         raise NotFound("There is no problem type of this name.")
     if "text/html" in accept:

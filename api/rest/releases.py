@@ -24,12 +24,12 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @dataclass(frozen=True)
 class Release:
-    """What anybody may know of a released model; its dataset is not named.
+    """A released model as anybody may see it; its dataset is not named.
 
     Attributes:
         job_id: The job that made it; None for an imported one.
         guarantee: The sentence of what it promises; empty if no account here covers it.
-        images: How many were packed, or may well be drawn.
+        images: Number of images that were packed, or may well be drawn.
     """
 
     id: str
@@ -43,7 +43,6 @@ class Release:
 
     @classmethod
     def from_model(cls, services: Services, model: StoredModel) -> Self:
-        """What is shown of a model."""
         if model.job_id is None:
             schema = Schema.model_validate((model.card or {})["schema"])
             return cls(model.id, model.kind, None, model.created_at, schema, "", frozenset(), _IMAGES)

@@ -19,7 +19,7 @@ from api.uploads.receiver import build_metadata, label_in
 from datalens_service.data.readers import EMPTY
 from datalens_service.errors import InvalidDataset, UploadOffsetMismatch
 from datalens_service.store.access.keys import ApiKey
-from datalens_service.store.datasets import upload_sessions
+from datalens_service.store.datasets import upload_room, upload_sessions
 from datalens_service.store.datasets.upload_sessions import PartialUpload
 
 router = APIRouter(
@@ -46,7 +46,7 @@ Caller = Annotated[ApiKey, Depends(caller)]
     responses={204: {"description": "The headers name version, extensions, largest length and checksums."}},
 )
 def get_upload_options(services: ServicesDep, _caller: Caller) -> Response:
-    """What a tus client asks first."""
+    """A tus client asks this first."""
     headers = {
         "Tus-Extension": tus.EXTENSIONS,
         "Tus-Max-Size": str(services.settings.max_upload_bytes),
@@ -82,16 +82,17 @@ def create_upload(
     ] = None,
     version: Version = None,
 ) -> UploadRead:
-    """Of `Upload-Metadata`, nothing but the file name is read."""
+    """Only the file name is read of `Upload-Metadata`."""
     tus.check_version(version)
     if length == 0:
-        # Whoever chose the wrong file reads why, and not which number a header may have.
+        # A person who chose the wrong file reads why, and not which number a header may have.
         raise InvalidDataset(EMPTY)
     if length > services.settings.max_upload_bytes:
         raise HTTPException(413)
     upload_sessions.remove_expired(services.database)
-    tus.check_room(_folder(services), length)
-    upload = upload_sessions.create(services.database, caller.id, length, _lifetime(services), label_in(metadata))
+    label = label_in(metadata)
+    with upload_room.reserve(services.database, services.settings.data_dir, length):
+        upload = upload_sessions.create(services.database, caller.id, length, _lifetime(services), label)
     response.headers.update({**tus.build_headers(upload), "Location": f"{tus.PATH}/{upload.id}"})
     return UploadRead.from_upload(upload)
 
@@ -99,12 +100,12 @@ def create_upload(
 @router.head(
     "/{upload_id}",
     operation_id="getUploadOffset",
-    summary="Ask how much of an upload is there",
+    summary="Ask how much of an upload has arrived",
     response_class=Response,
     responses={**ok(200, "The headers say it.", headers=_PROGRESS), **problems("upload-protocol")},
 )
 def get_upload_offset(upload_id: ObjectId, services: ServicesDep, _caller: Caller, version: Version = None) -> Response:
-    """What a client asks after an interruption."""
+    """A client asks this after an interruption."""
     tus.check_version(version)
     upload = upload_sessions.get(services.database, upload_id)
     return Response(headers={**tus.build_headers(upload), **build_metadata(upload.name)})

@@ -43,7 +43,7 @@ def create_webhook(
     responses=ok(200, "All webhooks of the tenant."),
 )
 def list_webhooks(services: ServicesDep, key: Caller) -> WebhookList:
-    """Oldest first."""
+    """The list begins with the oldest."""
     return WebhookList(
         items=[WebhookRead.from_webhook(hook) for hook in webhooks.list_webhooks(services.database, key.tenant_id)]
     )
@@ -56,7 +56,7 @@ def list_webhooks(services: ServicesDep, key: Caller) -> WebhookList:
     responses=ok(200, "The webhook."),
 )
 def get_webhook(webhook_id: ObjectId, services: ServicesDep) -> WebhookRead:
-    """Without its secret."""
+    """The answer leaves out its secret."""
     return WebhookRead.from_webhook(webhooks.get(services.database, webhook_id))
 
 
@@ -87,7 +87,7 @@ def update_webhook(
     responses={204: {"description": "The webhook and its messages were deleted."}},
 )
 def delete_webhook(webhook_id: ObjectId, services: ServicesDep) -> None:
-    """With its pending messages."""
+    """Its pending messages are deleted with it."""
     webhooks.delete(services.database, webhook_id)
 
 
@@ -110,7 +110,7 @@ def test_webhook(webhook_id: ObjectId, services: ServicesDep) -> DeliveryRead:
     responses=ok(200, "The webhook and its new secret."),
 )
 def rotate_secret(webhook_id: ObjectId, services: ServicesDep) -> WebhookCreated:
-    """At once, for pending messages as well: receivers that know only the old secret refuse them."""
+    """The new secret signs at once, pending messages as well: receivers that know only the old one refuse them."""
     hook, secret = webhooks.rotate_secret(services.database, webhook_id)
     return WebhookCreated(webhook=WebhookRead.from_webhook(hook), secret=secret)
 

@@ -14,44 +14,44 @@ from datalens_service.store.access.roles import Role, Scope
 from datalens_service.strict import Integer, Moment, Strict
 
 ROLES = {
-    Role.OWNER: "whose records they are; may do everything",
+    Role.OWNER: "owns the records; may do everything",
     Role.OPERATOR: "runs jobs within the budgets; sees no record and nothing for the owner alone",
     Role.CONSUMER: "gets what may be published, and sees nothing else",
 }
 
 
 class KeyCreate(Strict):
-    """A new key."""
+    """Request for a new key."""
 
     name: Label = Field(description="Whose key it is.")
     role: Role = Field(description=listed(ROLES))
     scopes: list[Scope] | None = Field(
         default=None, min_length=1, max_length=len(Scope), description="Fewer than the role holds; left out, all."
     )
-    expires_at: Moment | None = Field(default=None, description="When it becomes useless; left out, never.")
+    expires_at: Moment | None = Field(default=None, description="When it expires; left out, never.")
     requests_per_minute: Integer | None = Field(
         default=None, ge=1, le=1_000_000, description="Left out, the service's."
     )
     concurrent_requests: Integer | None = Field(default=None, ge=1, le=10_000, description="Left out, the service's.")
 
     def for_tenant(self, tenant_id: str) -> KeyRequest:
-        """What the store is asked for."""
+        """Return the request to the store."""
         return copied(KeyRequest, self, tenant_id=tenant_id)
 
 
 class KeyRotation(Strict):
-    """How long the old key goes on working beside the new one."""
+    """Request that says how long the old key goes on working beside the new one."""
 
     overlap_seconds: Integer = Field(default=3600, ge=0, le=7 * 86_400)
 
 
 class KeyRead(BaseModel):
-    """What is kept of a key; never the key."""
+    """A stored key as its owner sees it; never the key itself."""
 
     id: str
     name: str
     prefix: str = Field(description="First characters behind `dlk_`.")
-    single_sign_on: bool = Field(description="A person who signs in elsewhere: has sessions and no key.")
+    single_sign_on: bool = Field(description="True for a person who signs in elsewhere and has sessions, but no key.")
     role: Role
     scopes: list[Scope]
     requests_per_minute: int | None
@@ -60,12 +60,11 @@ class KeyRead(BaseModel):
     expires_at: datetime | None
     revoked_at: datetime | None
     last_noted_at: datetime | None = Field(
-        default=None, description="Of its last entry in the audit journal, in lists of keys; most reads have none."
+        default=None, description="Time of its last entry in the audit journal, in lists of keys; most reads have none."
     )
 
     @classmethod
     def from_key(cls, key: ApiKey, last_noted_at: datetime | None = None) -> Self:
-        """What is shown of a key."""
         return copied(cls, key, scopes=sorted(key.scopes), last_noted_at=last_noted_at)
 
 
@@ -89,15 +88,14 @@ class AuditRead(BaseModel):
     at: datetime
     actor: str = Field(description="Id of the API key.")
     action: str = Field(description="Operation of this API.")
-    object_id: str | None = Field(description="What it was done to, or what it created.")
+    object_id: str | None = Field(description="The object that it changed or created.")
     outcome: int = Field(description="HTTP status.")
-    detail: str = Field(description="The reason that was given, or what was made of the object.")
+    detail: str = Field(description="The given reason, or the new state of the object.")
     previous_hash: str
     hash: str
 
     @classmethod
     def from_entry(cls, entry: AuditEntry) -> Self:
-        """What is shown of an entry: all of it."""
         return copied(cls, entry)
 
 
@@ -105,18 +103,16 @@ class AuditPage(NumberedPage[AuditRead]):
     """A page of the journal, oldest first."""
 
     tenant_id: str
-    head_hash: str = Field(description="Of the last entry there is: note it, and a rewritten journal shows.")
+    head_hash: str = Field(description="Hash of the last entry; note it, and you will notice a rewritten journal.")
 
 
 class UsageRead(BaseModel):
-    """What the tenant has used, all in all."""
+    """Totals of everything that the tenant has used."""
 
     datasets: int
     jobs: dict[str, int] = Field(description="By state.")
     generators: int
     classifiers: int
     api_keys: int = Field(description="That work now.")
-    artifact_bytes: int = Field(description="Of files that anybody may have.")
-    job_seconds: float = Field(
-        description="Of jobs that have ended, from their first start to their end, without audits."
-    )
+    artifact_bytes: int = Field(description="Bytes of files that anybody may have.")
+    job_seconds: float = Field(description="Seconds of ended jobs from first start to end, without audits.")

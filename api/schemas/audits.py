@@ -10,7 +10,7 @@ from api.schemas.common import listed
 from api.schemas.jobs import JobError, ProgressRead
 from datalens_service.audits.audit import AuditResult
 from datalens_service.audits.request import AttackName, AuditRequest, InversionEffort, Target
-from datalens_service.clock import utc_now
+from datalens_service.clock import utc_now  # noqa: TID251 (an estimate is shown, and decides nothing)
 from datalens_service.copies import copied
 from datalens_service.store.jobs.audits import StoredAudit
 from datalens_service.store.jobs.jobs import JobState
@@ -27,7 +27,7 @@ AUDIT_STATES = {
 
 
 class PrivacyAuditLinks(BaseModel):
-    """Where to go from here; null where there is nothing any more."""
+    """Links of an audit; null where there is nothing any more."""
 
     self_: Link = Field(serialization_alias="self")
     cancel: Link | None
@@ -40,7 +40,7 @@ class PrivacyAuditRead(BaseModel):
     id: str
     dataset_id: str
     state: JobState = Field(description=listed(AUDIT_STATES))
-    target: Target = Field(description="What is attacked, with defaults filled in.")
+    target: Target = Field(description="The target of the attack, with defaults filled in.")
     attacks: list[AttackName]
     references: int
     candidates: int
@@ -53,7 +53,7 @@ class PrivacyAuditRead(BaseModel):
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
-    waiting_reason: str | None = Field(description="Why it does not go on, where something is in the way; else null.")
+    waiting_reason: str | None = Field(description="Why it does not go on, if something is in the way; else null.")
     error: JobError | None
     result: AuditResult | None = Field(
         description="Lower bounds with intervals of 95 %, and beside each curve the one that μ allows. For the owner "
@@ -63,10 +63,10 @@ class PrivacyAuditRead(BaseModel):
 
     @classmethod
     def from_audit(cls, audit: StoredAudit, waiting: str | None = None) -> Self:
-        """What is shown of an audit.
+        """Return an audit as clients see it.
 
         Args:
-            waiting: Why it does not go on, for its reader's voice.
+            waiting: The reason why it does not go on, for its reader's voice.
         """
         job, request = audit.job, AuditRequest.model_validate(audit.job.spec)
         base = f"/v1/audits/{job.id}"

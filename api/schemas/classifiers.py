@@ -26,18 +26,17 @@ class ClassifierRead(BaseModel):
     id: str
     name: str
     job_id: str = Field(description="The job that made it.")
-    card: dict[str, Any] | None = Field(description="What it cost, and by which mechanisms. Left out of lists.")
+    card: dict[str, Any] | None = Field(description="Its cost and its mechanisms. Left out of lists.")
     created_at: datetime
     links: ClassifierLinks
 
     @classmethod
     def from_model(cls, classifier: StoredModel, card: dict[str, Any] | None) -> Self:
-        """What is shown of a classifier."""
         return copied(cls, classifier, card=card, links=ClassifierLinks.from_model(classifier))
 
 
 class ClassifierLinks(BaseModel):
-    """Where to go from here."""
+    """Links of a classifier."""
 
     self_: Link = Field(serialization_alias="self")
     predictions: Link
@@ -67,7 +66,7 @@ class EncoderForm(Strict):
 
 
 class PredictionRequest(Strict):
-    """Images as numbers."""
+    """Images to classify, as numbers."""
 
     images: list[list[list[Pixel]]] = Field(
         min_length=1,
@@ -91,15 +90,15 @@ def read_pixels(images: list[list[list[Pixel]]]) -> Images:
 
 
 class Prediction(BaseModel):
-    """What the classifier says of one image."""
+    """The classifier's answer for one image."""
 
     file: str | None = Field(description="Its name in the archive; null where it has none.")
     class_name: str = Field(description="The most probable class.")
-    probabilities: list[float] = Field(description="In the order of `class_names`; they sum to 1.")
+    probabilities: list[float] = Field(description="Probabilities in the order of `class_names`; they sum to 1.")
 
 
 class PredictionList(BaseModel):
-    """What the classifier says of each image: files of an archive by name, everything else in the order it came."""
+    """The classifier's answer for each image: files of an archive by name, everything else in the order it came."""
 
     class_names: list[str]
     items: list[Prediction]

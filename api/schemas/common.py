@@ -1,4 +1,4 @@
-"""What requests and answers look like. ε that was spent is rounded up, ε that remains is rounded down."""
+"""Shapes of requests and answers. ε that was spent is rounded up, ε that remains is rounded down."""
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
@@ -34,7 +34,7 @@ DATASET_STATES: Final = {
     DatasetState.REVIEW: "its owner looks at the class names before they become public; there is no budget yet",
     DatasetState.INVALID: "the upload cannot be used; `/validation` tells its owner why",
     DatasetState.READY: "jobs can train on it",
-    DatasetState.DELETED: "its records are gone; what was spent on them stays spent",
+    DatasetState.DELETED: "its records are gone; spent budget stays spent",
 }
 
 
@@ -48,10 +48,10 @@ class Units(BaseModel):
 
     limit: int
     charged: int = Field(
-        description="Spent by releases that were made; of a frozen account also what only the charge log knows."
+        description="Spent by releases; for a frozen account also charges that only the charge log knows."
     )
     reserved: int = Field(description="Set aside for jobs that have not ended.")
-    remaining: int = Field(description="What a new job may reserve.")
+    remaining: int = Field(description="The largest amount that a new job may reserve.")
 
 
 class BudgetRead(AccountFigures):
@@ -63,13 +63,12 @@ class BudgetRead(AccountFigures):
 
     @property
     def way_out(self) -> str:
-        """What helps where it does not cover a job; a sentence of pages."""
+        """Say what helps where it does not cover a job; a sentence of pages."""
         advice = advise(self.epsilon_remaining, self.epsilon_reserved)
         return f"{advice[0].upper()}{advice[1:]}."
 
     @classmethod
     def from_account(cls, statement: AccountSummary) -> Self:
-        """What a statement shows."""
         return cls(
             **statement.figures().model_dump(),
             mu_spent=stated_mu(statement.spent_units),
@@ -84,7 +83,7 @@ class BudgetRead(AccountFigures):
 
 
 class PrivacyLinks(BaseModel):
-    """Where to go from an account."""
+    """Links of an account."""
 
     entries: Link = Field(description="The journal in pages; from it, a stranger can recompute the account.")
 
@@ -94,7 +93,7 @@ class PrivacyRead(BudgetRead):
 
     linked_datasets: list[str] = Field(description="Other datasets that the same account pays for.")
     last_entry: int = Field(description="Number of the newest entry of the journal.")
-    head_hash: str = Field(description="Its seal, SHA-256 over it and all before it: note it now and then.")
+    head_hash: str = Field(description="Its seal, SHA-256 over it and all earlier entries; note it now and then.")
     links: PrivacyLinks
 
     @classmethod
@@ -127,8 +126,8 @@ class DatasetRead(BaseModel):
     privacy: BudgetRead | None = Field(description="Null unless the dataset is or was ready.")
     guarantee: str = Field(
         default="",
-        description="Whom the lifetime budget protects, against what: the sentence for people. Empty where nothing is "
-        "protected: without a budget, and of public records.",
+        description="The sentence for people that says whom the lifetime budget protects. Empty without a budget, "
+        "and for public records.",
     )
     joined: Joined | None = Field(
         default=None,
@@ -138,7 +137,7 @@ class DatasetRead(BaseModel):
 
     @classmethod
     def from_view(cls, upload: DatasetView, statement: AccountSummary | None, joined: Joined | None = None) -> Self:
-        """What is shown of an upload; `statement` of one that is or was ready, `joined` to its owner only."""
+        """Return an upload as clients see it; `statement` of one that is or was ready, `joined` to its owner only."""
         dataset = upload.contents
         return copied(
             cls,
@@ -162,7 +161,7 @@ def _tell_guarantee(schema: Schema, account: AccountSummary) -> str:
 
 
 class TrainingRequest(Strict):
-    """What to train, and on what."""
+    """The spec of a job, and the dataset to train on."""
 
     dataset_id: str = Field(max_length=64, pattern=IDENTIFIER)
     spec: RequestedSpec
@@ -170,28 +169,28 @@ class TrainingRequest(Strict):
         default=DEFAULT_PRIORITY,
         ge=0,
         le=9,
-        description="Of jobs that wait for the same kind of device, those with a higher priority are taken first. The "
+        description="Among jobs that wait for the same kind of device, those with a higher priority start first. The "
         "service may allow less than 9. It changes no price and no result.",
     )
     accept_low_utility: Flag = Field(
         default=False,
         description="Whether a job may spend budget although its plan has a `warning`: below that limit noise drowns "
-        "what images of a class have in common. A plan needs no such word.",
+        "what images of a class have in common. A plan does not need this.",
     )
 
 
 class PlanRead(BaseModel):
-    """What a job would cost. Nothing was reserved."""
+    """The price of a job, of which nothing was reserved."""
 
-    spec: TrainingSpec = Field(description="What was planned: the method, and every default filled in.")
+    spec: TrainingSpec = Field(description="The planned method, with every default filled in.")
     cost: PlanSummary
     fits: bool = Field(description="Whether the remaining budget covers it now.")
     budget: BudgetRead = Field(description="The account as it is.")
     budget_after: BudgetRead | None = Field(
         description="The account once this job is submitted, its cost reserved; null if it does not fit."
     )
-    expectation: Expectation | None = Field(default=None, description="What jobs like this one reached, or a guess.")
-    comparison: Comparison | None = Field(default=None, description="Every method that could serve, at the same ε.")
+    expectation: Expectation | None = Field(default=None, description="The results of similar jobs, or a guess.")
+    comparison: Comparison | None = Field(default=None, description="Every method that fits the images, at the same ε.")
 
     @classmethod
     def from_quote(cls, quote: Quote) -> Self:

@@ -1,4 +1,4 @@
-"""What uploads, their validation and their deletion look like."""
+"""Shapes of uploads, their validation and their deletion."""
 
 from datetime import datetime
 from typing import Annotated, Final, Literal, Self
@@ -22,7 +22,7 @@ from datalens_service.store.ledger.account_summary import AccountSummary
 from datalens_service.strict import PRINTABLE, Number, Strict
 from datalens_service.voices import spoken
 
-OWNER_ONLY: Final = "Private: depends on the records beyond what is declared public. Not to be passed on."
+OWNER_ONLY: Final = "Private: it depends on the records. Do not pass it on."
 
 
 class UploadRead(BaseModel):
@@ -30,14 +30,15 @@ class UploadRead(BaseModel):
 
     id: str
     length: int = Field(description="Bytes of the whole file.")
-    offset: int = Field(description="Bytes that are there; the next chunk begins here.")
+    offset: int = Field(description="Bytes that have arrived; the next chunk begins here.")
     complete: bool = Field(description="Whether a dataset can be made from it.")
     created_at: datetime
-    expires_at: datetime = Field(description="When it is removed unless more arrives or a dataset is made from it.")
+    expires_at: datetime = Field(
+        description="When it is removed, unless more bytes arrive or a dataset is made from it."
+    )
 
     @classmethod
     def from_upload(cls, upload: PartialUpload) -> Self:
-        """What is shown of an upload."""
         return copied(cls, upload, offset=upload.received)
 
 
@@ -61,7 +62,7 @@ def _only_true(value: object) -> object:
 
 
 class ConfirmationRequest(BudgetForm):
-    """That the class names of an upload may become public.
+    """Confirms that the class names of an upload may become public.
 
     The budget is the declared one. As soon as one of its three members is named, also as null, the three replace it.
     """
@@ -73,8 +74,8 @@ class ConfirmationRequest(BudgetForm):
     )
 
 
-_REVIEW: Final = f"While the upload waits for its confirmation: what there is to confirm. {OWNER_ONLY}"
-_NOTICES: Final = f"What was read otherwise than the owner may expect. {OWNER_ONLY}"
+_REVIEW: Final = f"What there is to confirm, while the upload waits for it. {OWNER_ONLY}"
+_NOTICES: Final = f"What was read in a way that the owner may not expect. {OWNER_ONLY}"
 
 
 class UploadedDataset(DatasetRead):
@@ -85,14 +86,14 @@ class UploadedDataset(DatasetRead):
 
     @classmethod
     def from_validation(cls, upload: DatasetView, statement: AccountSummary | None, validation: Validation) -> Self:
-        """What its owner sees of an upload; `statement` of one that is ready."""
+        """Return what the owner sees of an upload; `statement` of one that is ready."""
         found = ValidationRead.from_validation(validation)
         shown = cls.from_view(upload, statement, found.joined)
         return shown.model_copy(update={"notices": found.notices, "review": found.review})
 
 
 class ValidationRead(BaseModel):
-    """What came of reading an upload. For the owner of the data alone."""
+    """The result of reading an upload, for the owner of the data alone."""
 
     dataset_id: str
     state: DatasetState
@@ -111,18 +112,19 @@ class ValidationRead(BaseModel):
 
     @classmethod
     def from_validation(cls, validation: Validation) -> Self:
-        """What its owner sees."""
         return copied(cls, validation, **spoken(validation.report or {}))
 
 
 class DeletionReceipt(BaseModel):
-    """What was removed and what stays; `entry` can be found in the journal of the account."""
+    """Lists what was removed and what stays; `entry` can be found in the journal of the account."""
 
     dataset_id: str
     deleted_at: datetime
     removed: list[str] = Field(description="What is gone.")
-    kept: list[str] = Field(description="What stays, because it was released or was spent.")
-    account_id: str | None = Field(description="Whose journal notes the deletion; null if there never was a budget.")
+    kept: list[str] = Field(description="What stays because it was released or spent.")
+    account_id: str | None = Field(
+        description="The account whose journal notes the deletion; null if there never was a budget."
+    )
     entry: Entry | None = Field(description="The entry that notes it, sealed by SHA-256.")
 
     @classmethod
@@ -148,7 +150,7 @@ _REMOVED: Final = [
 ]
 _REMOVED_UNREAD: Final = ["the upload", "the report on it"]
 _KEPT: Final = [
-    "the account with its journal: what was spent stays spent",
+    "the account with its journal: spent budget stays spent",
     "keyed fingerprints of the records, so that the same records keep their account",
     "what jobs have released",
 ]
@@ -164,5 +166,5 @@ class EntryPage(NumberedPage[Entry]):
 class RaiseRequest(Strict):
     """A larger lifetime budget, and why."""
 
-    epsilon: Number = Field(gt=0, le=100, description="ε of the whole lifetime from now on, above the present one.")
-    reason: Reason = Field(description="Why, and who agreed: for whoever reads the audit journal.")
+    epsilon: Number = Field(gt=0, le=100, description="New ε of the whole lifetime, above the present one.")
+    reason: Reason = Field(description="Why, and who agreed, for readers of the audit journal.")

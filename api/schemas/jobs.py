@@ -1,4 +1,4 @@
-"""What jobs look like, and what may be asked of them."""
+"""Shapes of jobs, and of requests about them."""
 
 import math
 from datetime import datetime, timedelta
@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from api.addresses import Link
 from api.problems.problem_types import INTERNAL, PROBLEM_TYPES
 from api.schemas.common import NumberedPage, TrainingRequest, listed
-from datalens_service.clock import utc_now
+from datalens_service.clock import utc_now  # noqa: TID251 (an estimate is shown, and decides nothing)
 from datalens_service.copies import copied
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.notation import Stated
@@ -31,8 +31,8 @@ JOB_STATES: Final = {
     JobState.RUNNING: "a worker holds its lease",
     JobState.PAUSED: "stopped until it is resumed; reservation and checkpoint stay",
     JobState.SUCCEEDED: "images, generator, proof and report are there",
-    JobState.FAILED: "`error` says why; what was charged stays charged",
-    JobState.CANCELLED: "stopped on request; what was charged stays charged",
+    JobState.FAILED: "`error` says why; charges stay",
+    JobState.CANCELLED: "stopped on request; charges stay",
 }
 
 
@@ -40,7 +40,7 @@ _MINUTE: Final = 60
 
 
 class CloneRequest(Strict):
-    """What a copy of a job does differently; what is left out stays as it was."""
+    """Changes of a copied job; whatever is left out stays as it was."""
 
     dataset_id: str | None = Field(default=None, max_length=64, pattern=IDENTIFIER, description="Another dataset.")
     method: NamedMethod | None = None
@@ -66,7 +66,7 @@ class CloneRequest(Strict):
 
 
 class ProgressRead(BaseModel):
-    """How far a job is, in public numbers."""
+    """Progress of a job, in public numbers."""
 
     phase: str | None
     value: int
@@ -83,7 +83,7 @@ class ProgressRead(BaseModel):
 
 
 class JobError(BaseModel):
-    """Why a job failed."""
+    """Says why a job failed."""
 
     type: Link = Field(description="URI of the problem type, relative to the host; stable behind a root path.")
     title: str
@@ -102,7 +102,7 @@ OfClassifier = Annotated[Link | None, Field(exclude_if=lambda link: link is None
 
 
 class JobLinks(BaseModel):
-    """Where to go from here; null where there is nothing yet or any more."""
+    """Links of a job; null where there is nothing yet or any more."""
 
     self_: Link = Field(serialization_alias="self")
     events: Link
@@ -111,7 +111,7 @@ class JobLinks(BaseModel):
     resume: Link | None
     clone: Link
     files: Link = Field(description="Every file of the job, each with its audience.")
-    report: Link | None = Field(description="For the owner; another `audience` gives the one to pass on.")
+    report: Link | None = Field(description="The report for the owner; another `audience` gives the one to pass on.")
     bundle: Link | None
     samples: Link | None
     synthetic: Link | None
@@ -119,7 +119,7 @@ class JobLinks(BaseModel):
     classifier: OfClassifier = Field(default=None, description="As safetensors.")
     onnx: OfClassifier = Field(default=None, description="The classifier as ONNX.")
     archive: OfClassifier = Field(default=None, description="The classifier as a zip to publish.")
-    predictions: OfClassifier = Field(default=None, description="Where to send images to.")
+    predictions: OfClassifier = Field(default=None, description="The address for images to classify.")
 
     @classmethod
     def from_job(cls, job: Job) -> Self:
@@ -156,28 +156,28 @@ def _classifier_links(job_id: str) -> dict[str, str]:
 
 
 class JobRead(BaseModel):
-    """A training job."""
+    """A training job with its state."""
 
     id: str
     dataset_id: str
-    name: str = Field(description="Given by `PATCH`; until then what was asked for, as in `Made to look at, ε 1`.")
+    name: str = Field(description="Name given by `PATCH`; until then preset and ε, as in `Best-looking, ε 1`.")
     tags: list[str]
     notes: str
     state: JobState = Field(description=listed(JOB_STATES))
     phase: str | None = Field(description="What a running job does now.")
     progress: ProgressRead
     attempts: int = Field(description="Workers that took it without storing a step since.")
-    priority: int = Field(description="Of waiting jobs, those with a higher one are taken first.")
+    priority: int = Field(description="Waiting jobs with a higher priority start first.")
     cancel_requested: bool
     pause_requested: bool
-    spec: TrainingSpec = Field(description="What was asked, with defaults filled in.")
-    cost: PlanSummary = Field(description="What the whole job was planned to cost.")
+    spec: TrainingSpec = Field(description="The request, with defaults filled in.")
+    cost: PlanSummary = Field(description="The planned cost of the whole job.")
     privacy: JobPrivacy
     created_at: datetime
     started_at: datetime | None
     released_at: datetime | None = Field(
-        description="When images, generator and proof became ready. The evaluation may go on behind it; the report has "
-        "its measurements once the job has ended. From here on the job can only succeed."
+        description="When images, generator and proof became ready. The evaluation may go on; the report has its "
+        "measurements once the job has ended. From then on the job can only succeed."
     )
     finished_at: datetime | None
     estimated_finish_at: datetime | None = Field(
@@ -192,10 +192,10 @@ class JobRead(BaseModel):
 
     @classmethod
     def from_job(cls, job: Job, waiting: str | None = None) -> Self:
-        """What is shown of a job.
+        """Return a job as clients see it.
 
         Args:
-            waiting: Why it does not go on, for its reader's voice.
+            waiting: The reason why it does not go on, for its reader's voice.
         """
         cost = PlanSummary.model_validate(job.price)
         now = utc_now()
@@ -219,24 +219,24 @@ class JobRead(BaseModel):
 
 
 class EventRead(BaseModel):
-    """One thing that happened to a job, in public numbers."""
+    """An event of a job, in public numbers."""
 
     id: int = Field(description="Number within the job, from 1 and without gaps; the `id` of the stream.")
     type: EventType
-    state: JobState = Field(description="Of the job, after the event.")
+    state: JobState = Field(description="State of the job after the event.")
     phase: str | None
     value: int
     maximum: int
     epsilon_spent: Stated = Field(description="ε at `delta` that the job had spent by then, rounded up.")
     delta: Stated
-    created_at: datetime = Field(description="To the second; of progress, to the minute.")
+    created_at: datetime = Field(description="Time to the second; for progress, to the minute.")
 
     @classmethod
     def from_event(cls, event: Event, delta: float, slack: int = 0) -> Self:
-        """What is shown of an event.
+        """Return an event as clients see it.
 
         Args:
-            slack: Of the job's plan, in 1e-18 of δ; as spent as soon as anything is.
+            slack: Slack of the job's plan, in 1e-18 of δ; as spent as soon as anything is.
         """
         charge = Charge(event.charged_units, slack if event.charged_units else 0)
         spent = stated_epsilon(charge, delta)

@@ -15,10 +15,12 @@ Tag = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_
 
 
 class LabelChanges(Strict):
-    """What to change; what is left out stays. Labels are for finding things: they change no price and no result."""
+    """Changes of labels, which are for finding things; whatever is left out stays. No price depends on them."""
 
-    tags: list[Tag] | None = Field(default=None, max_length=_TAGS, description="All tags, in place of those before.")
-    notes: Notes | None = Field(default=None, description="Of any kind; leaves the service in no report or download.")
+    tags: list[Tag] | None = Field(
+        default=None, max_length=_TAGS, description="All tags; they replace the earlier ones."
+    )
+    notes: Notes | None = Field(default=None, description="Free text; no report and no download has it.")
 
     def changed(self) -> dict[str, Any]:
         """New values by name; tags in order, each once."""
@@ -31,12 +33,12 @@ class LabelChanges(Strict):
 class DatasetChanges(LabelChanges):
     """New labels of a dataset."""
 
-    name: Name | None = Field(default=None, description="What it is called from now on.")
+    name: Name | None = Field(default=None, description="Its new name.")
 
 
 class JobChanges(LabelChanges):
     """New labels of a job."""
 
     name: Annotated[str, StringConstraints(strip_whitespace=True, max_length=200, pattern=_NO_NUL)] | None = Field(
-        default=None, description="What it is called from now on; empty for none."
+        default=None, description="The new name; empty for none."
     )

@@ -16,7 +16,7 @@ from datalens_service.store.jobs.released_models import StoredModel
 from datalens_service.strict import Integer, Strict
 
 MOST_SECONDS = 3600
-"""For which a signed address may work."""
+"""Longest life of a signed address."""
 
 
 class ArtifactRead(BaseModel):
@@ -25,9 +25,9 @@ class ArtifactRead(BaseModel):
     name: str
     media_type: str
     size: int = Field(description="In bytes.")
-    sha256: str = Field(description="Of its content, hexadecimal; also its ETag.")
+    sha256: str = Field(description="SHA-256 of its content, hexadecimal; also its ETag.")
     audience: Audience = Field(
-        description="- `anyone`: it may be passed on\n- `owner`: it depends on private records; not to be passed on"
+        description="- `anyone`: it may be passed on\n- `owner`: it depends on private records; do not pass it on"
     )
     releasable: bool = Field(description="Whether `audience` is `anyone`.")
     created_at: datetime
@@ -35,7 +35,6 @@ class ArtifactRead(BaseModel):
 
     @classmethod
     def from_artifact(cls, artifact: Artifact) -> Self:
-        """What is shown of a file."""
         return copied(cls, artifact, url=f"/v1/jobs/{artifact.job_id}/artifacts/{artifact.name}")
 
 
@@ -46,7 +45,7 @@ class ArtifactList(BaseModel):
 
 
 class AddressRequest(Strict):
-    """For how long somebody without a key may fetch a file."""
+    """Says for how long somebody without a key may fetch a file."""
 
     expires_in: Integer = Field(default=600, ge=1, le=MOST_SECONDS, description="Seconds from now.")
 
@@ -55,7 +54,9 @@ class AddressRead(BaseModel):
     """An address that needs no key; whoever has it can fetch this one file until it expires."""
 
     url: Link
-    audience: Literal["anyone"] = Field(default="anyone", description="Of the file: no other gets an address.")
+    audience: Literal["anyone"] = Field(
+        default="anyone", description="Audience of the file: only files for anyone get an address."
+    )
     expires_at: datetime
 
 
@@ -66,8 +67,8 @@ class GeneratorRead(BaseModel):
     name: str
     job_id: str | None = Field(description="The job that made it; null for one that was imported.")
     covered_by_ledger: bool = Field(
-        description="Whether this service trained it, so that its account and its proof are here. Of an imported one, "
-        "nothing is known but what its card claims."
+        description="Whether this service trained it, so that its account and its proof are here. For an imported "
+        "one, only the claims of its card are known."
     )
     card: dict[str, Any] | None = Field(description="Left out of lists.")
     created_at: datetime
@@ -75,13 +76,12 @@ class GeneratorRead(BaseModel):
 
     @classmethod
     def from_model(cls, generator: StoredModel, card: dict[str, Any] | None) -> Self:
-        """What is shown of a generator."""
         links = GeneratorLinks.from_model(generator)
         return copied(cls, generator, covered_by_ledger=not generator.imported, card=card, links=links)
 
 
 class GeneratorLinks(BaseModel):
-    """Where to go from here."""
+    """Links of a generator."""
 
     self_: Link = Field(serialization_alias="self")
     file: Link
@@ -103,7 +103,7 @@ class GeneratorForm(Strict):
 
 
 class SigningKeyRead(BaseModel):
-    """A public key."""
+    """A public key that checks signatures."""
 
     algorithm: Literal["Ed25519"] = ALGORITHM
     key_id: str = Field(description="First 16 digits of the SHA-256 of the 32 bytes; stands in every signature.")
@@ -112,5 +112,4 @@ class SigningKeyRead(BaseModel):
 
     @classmethod
     def from_key(cls, key: PublicKey) -> Self:
-        """What is shown of a key."""
         return cls(key_id=key.key_id, public_key=key.hex, pem=key.pem)

@@ -46,7 +46,6 @@ class WebhookRead(BaseModel):
 
     @classmethod
     def from_webhook(cls, hook: Webhook) -> Self:
-        """What is shown of a webhook."""
         return copied(cls, hook, events=[EventType(event) for event in hook.events])
 
 
@@ -69,7 +68,7 @@ class DeliveryRead(BaseModel):
     id: str = Field(description="Sent as `webhook-id`; the same for every attempt.")
     webhook_id: str
     event: str
-    payload: dict[str, Any] = Field(description="What is sent: a type, an instant, and ids.")
+    payload: dict[str, Any] = Field(description="The message: a type, a time, and ids.")
     state: str = Field(description="`pending`, `delivered` or, after the last attempt, `failed`.")
     attempts: int
     next_attempt_at: datetime | None
@@ -80,7 +79,6 @@ class DeliveryRead(BaseModel):
 
     @classmethod
     def from_delivery(cls, delivery: Delivery) -> Self:
-        """What is shown of a message."""
         pending = delivery.state == "pending"
         return copied(
             cls,

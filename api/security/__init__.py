@@ -1,1 +1,1 @@
-"""Who may do what: keys, browser sessions, permissions, rate limits, signed addresses."""
+"""Access: keys, browser sessions, permissions, rate limits, signed addresses."""

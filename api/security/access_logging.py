@@ -27,7 +27,6 @@ class AccessLogging(Middleware):
     """
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         withheld = False
 
         async def noted(message: Message) -> None:
@@ -65,7 +64,7 @@ async def _note(scope: Scope, answer: Message) -> None:
         outcome=answer["status"],
         detail=f"made {made}" if named and made else "",
     )
-    # What was done is noted, also if the client hangs up now.
+    # The action is noted, also if the client hangs up now.
     with anyio.CancelScope(shield=True):
         await anyio.to_thread.run_sync(note)
 

@@ -1,4 +1,4 @@
-"""Who calls, where a browser calls: a cookie that scripts cannot read, and a token that only our pages know."""
+"""Recognises callers from a browser: by a cookie that scripts cannot read, and a token that only our pages know."""
 
 import hmac
 from typing import Final
@@ -35,7 +35,7 @@ def resume_session(request: Request, database: Database) -> BrowserSession:
 
 
 def is_cross_site(request: Request) -> bool:
-    """Whether the browser says that another site made it send this."""
+    """Return True if the browser says that another site made it send this."""
     return request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none")
 
 
@@ -59,12 +59,12 @@ def forget(response: Response, request: Request) -> None:
 
 
 def read_token(request: Request) -> str:
-    """What the browser sent; empty if it has no session."""
+    """Return the token that the browser sent; empty if it has no session."""
     return request.cookies.get(_name(request), "")
 
 
 def _name(request: Request) -> str:
-    """Over TLS with a prefix: browsers then take it from this host alone; below a root path, over TLS alone."""
+    """Name the cookie; over TLS with a prefix that binds it to this host, or below a root path to TLS alone."""
     if request.url.scheme != "https":
         return COOKIE
     return f"__Secure-{COOKIE}" if request.scope["root_path"] else f"__Host-{COOKIE}"

@@ -1,4 +1,4 @@
-"""Which scope each operation needs, and whether it goes onto the audit journal: one line per operation.
+"""The table of permissions: the scope that each operation needs, and whether it goes onto the audit journal.
 
 An operation that is missing here is for owners only and is audited; a test demands that none is missing.
 """
@@ -14,15 +14,15 @@ from datalens_service.store.tables import DEFAULT_TENANT
 
 @dataclass(frozen=True)
 class Rule:
-    """What an operation needs.
+    """Permission that an operation needs.
 
     Attributes:
         scope: That the key must hold; None is for owners only.
-        audited: Whether every call is noted. Reads of public numbers are not, and neither is what the ledger of a
+        audited: True if every call is noted. Reads of public numbers are not, and neither is what the ledger of a
             dataset notes anyway.
-        cross_tenant: Whether the answer is about all tenants: then it is for keys of the first one, which runs the
+        cross_tenant: True if the answer is about all tenants: then it is for keys of the first one, which runs the
             service.
-        shows: Which private reads (`private_reads.py`) it makes, or shows the outcome of.
+        shows: Private reads (`private_reads.py`) that it makes, or shows the outcome of.
     """
 
     scope: Scope | None
@@ -74,7 +74,7 @@ RULES: Final[dict[str, Rule]] = {
     "cancelJob": Rule(Scope.JOBS_WRITE),
     "pauseJob": Rule(Scope.JOBS_WRITE),
     "resumeJob": Rule(Scope.JOBS_WRITE),
-    # What attacks found depends on the records. To start or end one, `jobs:write` is needed as well.
+    # Findings of attacks depend on the records. To start or end one, `jobs:write` is needed as well.
     "createAudit": Rule(Scope.REPORTS_READ),
     "listAudits": Rule(Scope.REPORTS_READ, shows=("attacks",)),
     "getAudit": Rule(Scope.REPORTS_READ, shows=("attacks",)),
@@ -103,7 +103,7 @@ RULES: Final[dict[str, Rule]] = {
     # Individual epsilon is for the owner, who holds the records. Who asked and when; of the image nothing.
     "createIndividualEpsilon": Rule(Scope.REPORTS_READ),
     "createIndividualEpsilonFromPixels": Rule(Scope.REPORTS_READ),
-    # Who predicted and when; of the images nothing.
+    # The journal has who predicted and when, and nothing of the images.
     "createPredictions": Rule(Scope.RELEASES_READ),
     "createPredictionsFromPixels": Rule(Scope.RELEASES_READ),
     "createApiKey": Rule(Scope.KEYS_WRITE),
@@ -152,7 +152,7 @@ RULES: Final[dict[str, Rule]] = {
 
 
 def find_rule(operation: str | None) -> Rule:
-    """What an operation needs."""
+    """Return the permission that an operation needs."""
     return RULES.get(operation or "", _UNKNOWN)
 
 
@@ -161,7 +161,7 @@ def check_allowed(key: ApiKey, operation: str | None) -> None:
     rule = find_rule(operation)
     scope = rule.scope
     if rule.cross_tenant and key.tenant_id != DEFAULT_TENANT:
-        raise Forbidden("This tells of all tenants and is for keys of the first one; yours is at ⟦usage⟧.")
+        raise Forbidden("This is about all tenants and for keys of the first one; your own usage is at ⟦usage⟧.")
     if scope is None and key.role is not Role.OWNER:
         raise Forbidden("This operation is for keys of the role owner.")
     if scope is not None:

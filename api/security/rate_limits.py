@@ -1,4 +1,4 @@
-"""How many requests a key may send: a moving window, shared by all API processes through the broker's Redis.
+"""Limits the requests of a key: by a moving window, shared by all API processes through the broker's Redis.
 
 How many are served at once is counted by each process for itself: the limit protects its threads.
 
@@ -29,20 +29,21 @@ from datalens_service.store.access.keys import ApiKey
 _WINDOW_SECONDS: Final = 10
 _REDIS_TIMEOUT_SECONDS: Final = 0.25
 _RETRY_SECONDS: Final = 10.0
+_CLOCK_SECONDS: Final = 60.0
 _PREFIX: Final = "datalens-requests"
 _log = structlog.get_logger("datalens.api")
 
 
 @dataclass(frozen=True)
 class RateLimitStatus:
-    """What a request leaves of its key's limit; for the headers `RateLimit` and `RateLimit-Policy`."""
+    """The rest of a key's limit after a request; for the headers `RateLimit` and `RateLimit-Policy`."""
 
     per_minute: int
     remaining: int
     seconds_to_reset: int
 
     def headers(self) -> dict[str, str]:
-        """As the draft of the IETF writes them."""
+        """Return the headers that the draft of the IETF defines."""
         return {
             "RateLimit-Policy": f'"default";q={self.per_minute};w=60',
             "RateLimit": f'"default";r={self.remaining};t={self.seconds_to_reset}',
@@ -58,6 +59,33 @@ def moving_window(per_minute: int) -> RateLimitItem:
     requests, seconds = per_minute // divisor, 60 // divisor
     repeat = max(1, _WINDOW_SECONDS // seconds)
     return RateLimitItemPerSecond(requests * repeat, seconds * repeat, namespace="")
+
+
+class _RedisStorage(RedisStorage):
+    """Dates requests by the clock of Redis: the library takes that of each API host, and they may be days apart."""
+
+    _read_at = -math.inf
+    _started = 0.0
+
+    def read_clock(self) -> float:
+        """Seconds since 1970; asked for once a minute, and counted on by a clock that nobody sets."""
+        now = time.monotonic()
+        if now - self._read_at >= _CLOCK_SECONDS:
+            connection: Any = self.get_connection()
+            seconds, microseconds = connection.time()
+            self._started, self._read_at = seconds + microseconds / 1e6 - now, now
+        return self._started + now
+
+    def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
+        """Note a request, as the library does, unless the window is full."""
+        arguments = [self.read_clock(), limit, expiry, amount]
+        return bool(self.lua_acquire_moving_window([self.prefixed_key(key)], arguments))
+
+    def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
+        """Begin of the window, and the requests in it, as the library tells them."""
+        now = self.read_clock()
+        window = self.lua_moving_window([self.prefixed_key(key)], [now - expiry, limit])
+        return (float(window[0]), window[1]) if window else (now, 0)
 
 
 class RateLimits:
@@ -148,7 +176,7 @@ def _shared(broker_url: str | None) -> MovingWindowRateLimiter | None:
     from redis.backoff import NoBackoff
     from redis.retry import Retry
 
-    storage = RedisStorage(
+    storage = _RedisStorage(
         broker_url,
         key_prefix=_PREFIX,
         wrap_exceptions=True,
@@ -164,7 +192,10 @@ def _count(limiter: MovingWindowRateLimiter, key_id: str, per_minute: int) -> Ra
     window = moving_window(per_minute)
     allowed = limiter.hit(window, key_id)
     state = limiter.get_window_stats(window, key_id)
-    seconds = max(1, math.ceil(state.reset_time - time.time()))
+    storage = limiter.storage
+    # Of a process that counts for itself, the library dates requests by the clock of the machine.
+    now = storage.read_clock() if isinstance(storage, _RedisStorage) else time.time()  # noqa: TID251
+    seconds = max(1, math.ceil(state.reset_time - now))
     if not allowed:
         raise RateLimited(f"This key may send {per_minute} requests a minute.", extra={"retry_after": seconds})
     return RateLimitStatus(per_minute, state.remaining, seconds)

@@ -14,10 +14,10 @@ from typing import Final
 from fastapi import Request, Response
 from itsdangerous import BadSignature
 
-from datalens_service.clock import utc_now
 from datalens_service.errors import Unauthorized
 from datalens_service.gateways.openid_provider import Secrets
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import read_clock, read_database_clock
 from datalens_service.store.installation import Purpose, create_signer
 
 COOKIE: Final = "datalens-sign-in"
@@ -42,10 +42,10 @@ class Attempt:
     expires_at: int
 
 
-def begin(next: str) -> Attempt:
-    """A new attempt."""
+def begin(database: Database, next: str) -> Attempt:
+    """Start a new attempt with fresh random values."""
     state, nonce, verifier = (secrets.token_urlsafe(_RANDOM_BYTES) for _ in range(3))
-    return Attempt(Secrets(state, nonce, verifier), next, int(utc_now().timestamp()) + LIFETIME_SECONDS)
+    return Attempt(Secrets(state, nonce, verifier), next, int(read_clock(database).timestamp()) + LIFETIME_SECONDS)
 
 
 def remember(response: Response, request: Request, database: Database, attempt: Attempt) -> None:
@@ -72,13 +72,13 @@ def resume(request: Request, database: Database, state: str) -> Attempt:
     """
     try:
         with database.session() as session:
-            signer = create_signer(session, Purpose.SIGN_IN_ATTEMPT)
+            now, signer = read_database_clock(session), create_signer(session, Purpose.SIGN_IN_ATTEMPT)
             fields = json.loads(base64.urlsafe_b64decode(signer.unsign(request.cookies.get(_name(request), ""))))
     except BadSignature:
         raise Unauthorized(_LOST) from None
     attempt = Attempt(Secrets(**fields["secrets"]), fields["next"], fields["expires_at"])
     same = hmac.compare_digest(attempt.secrets.state.encode(), state.encode())
-    if not same or utc_now().timestamp() >= attempt.expires_at:
+    if not same or now.timestamp() >= attempt.expires_at:
         raise Unauthorized(_LOST)
     return attempt
 

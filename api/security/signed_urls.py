@@ -6,25 +6,27 @@ A grant names tenant, job, file, digest, audience, the key that asked for it, an
 invalidates the signature. Revoking a key revokes its URLs.
 """
 
-from datetime import UTC, datetime
-from typing import Literal
+from datetime import datetime
+from typing import Final, Literal
 
 from itsdangerous import BadData
 from itsdangerous.encoding import base64_decode, base64_encode
 from pydantic import ValidationError
 
-from datalens_service.clock import utc_now
 from datalens_service.errors import Forbidden
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.datasets.artifacts import Artifact, ArtifactStore
 from datalens_service.store.installation import Purpose, create_signer
 from datalens_service.strict import Frozen
 
+_EXPIRED: Final = "This address has expired; ask for a new one."
+
 
 class Grant(Frozen):
-    """What an address allows: one GET of one file as it is now."""
+    """Permission that an address carries: one GET of one file as it is now."""
 
     tenant_id: str
     key_id: str
@@ -43,7 +45,7 @@ def sign(database: Database, key: ApiKey, artifact: Artifact, expires_at: dateti
         Forbidden: The file is for the owner alone.
     """
     if not artifact.releasable:
-        raise Forbidden("Only what may be passed on gets an address without a key.")
+        raise Forbidden("Only files that may be passed on get an address without a key.")
     grant = Grant(
         tenant_id=key.tenant_id,
         key_id=key.id,
@@ -66,8 +68,8 @@ def redeem(database: Database, artifacts: ArtifactStore, granted: str, signature
         Forbidden: The address was not made here, was changed, has expired, or its key is gone.
     """
     grant = _verify(database, granted, signature)
-    if utc_now() >= datetime.fromtimestamp(grant.until, UTC) or not keys.usable(database, grant.key_id):
-        raise Forbidden("This address has expired; ask for a new one.")
+    if not keys.usable(database, grant.key_id):
+        raise Forbidden(_EXPIRED)
     artifact = artifacts.releasable(grant.job_id, grant.name)
     if artifact.sha256 != grant.sha256:
         raise Forbidden("The file was replaced since; ask for a new address.")
@@ -76,8 +78,11 @@ def redeem(database: Database, artifacts: ArtifactStore, granted: str, signature
 
 def _verify(database: Database, granted: str, signature: str) -> Grant:
     with database.session() as session:
-        signer = create_signer(session, Purpose.DOWNLOAD)
+        now, signer = read_database_clock(session), create_signer(session, Purpose.DOWNLOAD)
     try:
-        return Grant.model_validate_json(base64_decode(signer.unsign(f"{granted}.{signature}")))
+        grant = Grant.model_validate_json(base64_decode(signer.unsign(f"{granted}.{signature}")))
     except (BadData, ValidationError):
         raise Forbidden("This address was not made by this service, or was changed.") from None
+    if now.timestamp() >= grant.until:
+        raise Forbidden(_EXPIRED)
+    return grant

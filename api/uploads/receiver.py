@@ -7,11 +7,9 @@ for the name of a data set alone.
 import base64
 import binascii
 import fcntl
-import os
-import tempfile
 import unicodedata
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Final, Generic, TypeVar
@@ -20,8 +18,9 @@ from urllib.parse import unquote
 import anyio.to_thread
 from fastapi import Depends, Request
 from pydantic import BaseModel
+from starlette.exceptions import HTTPException
 
-from api.deps import ServicesDep, caller
+from api.deps import Services, ServicesDep, caller
 from api.http.strictness import as_request_errors, no_json, parsed, typed
 from api.schemas.classifiers import (
     EncoderForm,
@@ -36,9 +35,12 @@ from api.uploads.multipart import FormReader
 from datalens_service.errors import InvalidInput
 from datalens_service.services.dataset_declaration import DatasetForm
 from datalens_service.store.access.keys import ApiKey
-from datalens_service.store.disk import unavailable
+from datalens_service.store.datasets import upload_room
+from datalens_service.store.disk import translated, unavailable
 
 FILE_FIELD: Final = "file"
+_STEP_BYTES: Final = 2**24
+_NOT_KEPT: Final = "The upload could not be kept; free the disk of the data folder."
 Form = TypeVar("Form", bound=BaseModel)
 
 
@@ -55,7 +57,7 @@ def _build_receiver(form: type[Form], body: type[BaseModel] | None = None) -> Ca
     """Build the dependency that receives the file of a request, and removes it when the handler has ended.
 
     Args:
-        body: What may be sent as JSON in its place; None takes files alone.
+        body: Model of JSON that may be sent in its place; None takes files alone.
     """
 
     async def receive(
@@ -71,10 +73,15 @@ def _build_receiver(form: type[Form], body: type[BaseModel] | None = None) -> Ca
         if body is not None and content_type.partition(";")[0].strip() == "application/json":
             yield await _request(body, request)
             return
-        with _temporary_file(incoming_folder(services.settings.data_dir)) as (file, path):
-            reader = FormReader(content_type, FILE_FIELD, file)
-            await _receive(request, reader)
-            yield ReceivedFile(path, clean_label(reader.file_name), _checked(form, typed(form, reader.fields)))
+        room = _Room(services, request.headers.get("content-length", ""))
+        file, path = await anyio.to_thread.run_sync(room.open_file)
+        try:
+            with file:
+                reader = FormReader(content_type, FILE_FIELD, file)
+                await _receive(request, reader, room)
+                yield ReceivedFile(path, clean_label(reader.file_name), _checked(form, typed(form, reader.fields)))
+        finally:
+            path.unlink(missing_ok=True)
 
     return receive
 
@@ -95,38 +102,65 @@ UploadDep = Annotated[
 ]
 
 
-def incoming_folder(data_dir: Path) -> Path:
-    """Where uploads lie while they are read."""
-    return data_dir.absolute() / "incoming"
-
-
 def remove_leftovers(data_dir: Path) -> None:
     """Remove uploads of processes that were killed; a living one holds a lock on its own."""
-    for path in incoming_folder(data_dir).glob("upload-*"):
+    for path in upload_room.list_incoming(data_dir):
         with suppress(OSError), path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             path.unlink()
 
 
-@contextmanager
-def _temporary_file(folder: Path) -> Iterator[tuple[BinaryIO, Path]]:
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor, name = tempfile.mkstemp(prefix="upload-", dir=folder)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield file, Path(name)
-    finally:
-        Path(name).unlink(missing_ok=True)
+class _Room:
+    """Room on the disk for a request: the length that it declares; one that declares none takes it step by step.
+
+    Args:
+        declared: Its header Content-Length.
+    """
+
+    def __init__(self, services: Services, declared: str) -> None:
+        self._database, self._data_dir = services.database, services.settings.data_dir
+        self._most = services.settings.max_upload_bytes
+        self._length = int(declared) if declared.isdecimal() else None
+        self._left = self._length or 0
+
+    def open_file(self) -> tuple[BinaryIO, Path]:
+        """Open a file for what comes, which reserves its length.
+
+        Raises:
+            HTTPException: 413, longer than the limit.
+            InsufficientStorage: The disk has no room for it.
+            StoreUnavailable: It cannot be written.
+        """
+        length = self._length or 0
+        if length > self._most:
+            raise HTTPException(413)
+        with translated(_NOT_KEPT), upload_room.reserve(self._database, self._data_dir, length):
+            return upload_room.open_incoming(self._data_dir, length)
+
+    def take(self, count: int) -> None:
+        """Take room for the next bytes.
+
+        Raises:
+            InsufficientStorage: The disk has no more.
+        """
+        if count > self._left:
+            step = max(count, _STEP_BYTES)
+            with upload_room.reserve(self._database, self._data_dir, step):
+                self._left += step
+        self._left -= count
 
 
-async def _receive(request: Request, reader: FormReader) -> None:
+async def _receive(request: Request, reader: FormReader, room: _Room) -> None:
+    def write(chunk: bytes) -> None:
+        room.take(len(chunk))
+        reader.write(chunk)
+
     try:
         async for chunk in request.stream():
-            await anyio.to_thread.run_sync(reader.write, chunk)
+            await anyio.to_thread.run_sync(write, chunk)
         reader.finish()
     except OSError as error:
-        raise unavailable(error, "The upload could not be kept; free the disk of the data folder.") from error
+        raise unavailable(error, _NOT_KEPT) from error
 
 
 async def _request(model: type[Form], request: Request) -> Form:
@@ -143,7 +177,7 @@ def _checked(model: type[Form], fields: Any) -> Form:
 
 LONGEST: Final = 200
 
-# What programs write where there is no file: curl from a pipe, browsers, HTTP libraries.
+# Names that programs write where there is no file: curl from a pipe, browsers, HTTP libraries.
 _PLACEHOLDERS: Final = frozenset({"-", "blob", "file", "upload"})
 _FILE_NAME: Final = "filename"
 
@@ -152,7 +186,7 @@ def clean_label(sent: str) -> str | None:
     """The name of a file without folders, printable and no longer than a name may be; None if nothing is left.
 
     Args:
-        sent: As a client sent it: perhaps a path of another system, with what the form cannot hold as %22.
+        sent: The name that a client sent: perhaps a path of another system, with what the form cannot hold as %22.
     """
     base = unquote(sent, errors="replace").replace("\\", "/").rpartition("/")[2]
     spaced = "".join(" " if character.isspace() else character for character in unicodedata.normalize("NFC", base))

@@ -9,7 +9,6 @@ import binascii
 import fcntl
 import hashlib
 import os
-import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +24,6 @@ from api.addresses import inner_path
 from api.http.middleware import Middleware
 from datalens_service.errors import (
     ChecksumMismatch,
-    InsufficientStorage,
     ProtocolMismatch,
     UploadLocked,
 )
@@ -38,12 +36,9 @@ ALGORITHMS: Final = ("sha256", "sha1")
 MEDIA_TYPE: Final = "application/offset+octet-stream"
 PATH: Final = "/v1/uploads"
 
-_SPARE_BYTES: Final = 2**30
-"""Left to the ledger and to everything else."""
-
 
 class Checksum(NamedTuple):
-    """What a chunk must hash to."""
+    """The digest that a chunk must have."""
 
     algorithm: str
     digest: bytes
@@ -53,8 +48,6 @@ class TusHeaders(Middleware):
     """Every answer about uploads names the version of the protocol."""
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-
         async def with_version(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
@@ -71,7 +64,7 @@ def check_version(named: str | None) -> None:
 
 
 def build_headers(upload: PartialUpload) -> dict[str, str]:
-    """How far an upload is, and until when it is kept."""
+    """Return headers that say how far an upload is, and until when it is kept."""
     return {
         "Upload-Offset": str(upload.received),
         "Upload-Length": str(upload.length),
@@ -95,13 +88,6 @@ def parse_checksum(header: str | None) -> Checksum | None:
         return Checksum(algorithm, base64.b64decode(digest, validate=True))
     except binascii.Error:
         raise HTTPException(400) from None
-
-
-def check_room(folder: Path, length: int) -> None:
-    """Refuse what the disk has no room for, before the first byte."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if shutil.disk_usage(folder).free < length + _SPARE_BYTES:
-        raise InsufficientStorage("The disk has no room for an upload of this length.")
 
 
 class Chunk:
@@ -149,7 +135,7 @@ class Chunk:
             return self._synced() if self._checksum is None else self._upload.received
 
     def discard(self) -> None:
-        """Take everything back."""
+        """Remove the bytes that arrived, so that the upload is as before the request."""
         self._file.truncate(self._upload.received)
         self._file.seek(self._upload.received)
 

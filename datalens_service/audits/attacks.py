@@ -34,7 +34,7 @@ class Evidence:
     Attributes:
         target: (n,) fit of every candidate to the audited model.
         references: (models, n) the same for models that learned from none of the candidates.
-        is_member: (n,) whether the audited model learned from the candidate.
+        is_member: (n,) True if the audited model learned from the candidate.
     """
 
     target: Fits
@@ -43,7 +43,7 @@ class Evidence:
     is_member: NDArray[np.bool_]
 
     def group_units(self, units: NDArray[np.int64]) -> Evidence:
-        """One candidate for each privacy unit: it fits as well as its records do on average."""
+        """Average the fits of each privacy unit's records, so that a unit is one candidate."""
         _, first, numbers, counts = np.unique(units, return_index=True, return_inverse=True, return_counts=True)
         if len(counts) == len(units):
             return self
@@ -54,10 +54,10 @@ class Evidence:
 
 
 def measure_fit(model: ReleasedModel, candidates: Split) -> Fits:
-    """(n,) how well each candidate fits a released model; higher where the model may have learned from it.
+    """Measure how well each candidate fits a released model (n,); higher where the model may have learned from it.
 
     Raises:
-        InvalidInput: Nothing is known that fits records to this kind of model.
+        InvalidInput: No measure is known for this kind of model.
     """
     kind = next((kind for kind in model.evaluations if kind in _FITS), None)
     if kind is None:
@@ -66,7 +66,7 @@ def measure_fit(model: ReleasedModel, candidates: Split) -> Fits:
 
 
 def classifier_confidence(model: Classifier, candidates: Split) -> Fits:
-    """Log odds of the true class, log p − log(1 − p) (Carlini et al. 2022, section IV-C)."""
+    """Return the log odds of the true class, log p − log(1 − p) (Carlini et al. 2022, section IV-C)."""
     probabilities = model.predict(candidates.images).astype(np.float64)
     rows = np.arange(len(candidates.labels))
     true = probabilities[rows, candidates.labels]
@@ -78,7 +78,7 @@ def classifier_confidence(model: Classifier, candidates: Split) -> Fits:
 
 
 def nearness_to_samples(model: Generator, candidates: Split) -> Fits:
-    """Minus the logarithm of the distance to the nearest of 10,000 samples of the candidate's class.
+    """Return minus the logarithm of the distance to the nearest of 10,000 samples of the candidate's class.
 
     Hilprecht et al. 2019 and Chen et al. 2020 attack released generators by this distance.
     """
@@ -91,7 +91,7 @@ def nearness_to_samples(model: Generator, candidates: Split) -> Fits:
 
 
 def _squared_distances(images: Images, samples: Images) -> Fits:
-    """(n,) squared distance of each image to its nearest sample, pixels in [0, 1]."""
+    """Return the squared distance of each image to its nearest sample (n,), pixels in [0, 1]."""
     points = samples.reshape(len(samples), -1).astype(np.float64) / 255
     lengths = (points**2).sum(axis=1)
     nearest = [np.zeros(0)]
@@ -111,8 +111,10 @@ _SMALLEST_SPREAD: Final = 1e-6
 
 
 class MembershipAttack(NamedTuple):
-    """Tells records that a model learned from; `needs_references`: by comparing with models that never saw the
-    candidate."""
+    """An attack that tells records that a model learned from.
+
+    With `needs_references` it compares with models that never saw the candidate.
+    """
 
     score: Callable[[Evidence], Scores]
     needs_references: bool
@@ -120,12 +122,12 @@ class MembershipAttack(NamedTuple):
 
 
 def score_by_loss(evidence: Evidence) -> Scores:
-    """A record that fits well is called a member."""
+    """Score by fit alone: a record that fits well is called a member."""
     return evidence.target
 
 
 def score_by_reference(evidence: Evidence) -> Scores:
-    """Share of reference models that the record fits less well than the audited one, smoothed as (j + ½)/(K + 1).
+    """Score by the share of reference models that the record fits less well than the audited one, as (j + ½)/(K + 1).
 
     Between two order statistics the share is interpolated, so that few references give more than few scores.
     """
@@ -143,7 +145,7 @@ def score_by_reference(evidence: Evidence) -> Scores:
 
 
 def score_by_likelihood(evidence: Evidence) -> Scores:
-    """Offline likelihood ratio: how far above a normal law of the references the record fits.
+    """Score by the offline likelihood ratio: how far above a normal law of the references the record fits.
 
     The law has the mean of each record's own references and a spread that all records share, since eight references
     give no usable variance of their own.
@@ -156,7 +158,7 @@ def score_by_likelihood(evidence: Evidence) -> Scores:
 
 
 def _beyond(fit: float, ordered: Scores) -> float:
-    """In (−½, ½): how far outside of all references a fit lies; 0 between them."""
+    """Return how far outside of all references a fit lies, in (−½, ½); 0 between them."""
     spread = max(float(ordered[-1] - ordered[0]), _SMALLEST_SPREAD)
     excess = max(fit - ordered[-1], 0.0) + min(fit - ordered[0], 0.0)
     return float(np.arctan(excess / spread) / np.pi)
@@ -172,10 +174,10 @@ MEMBERSHIP: Final[dict[str, MembershipAttack]] = {
     "reference": MembershipAttack(score_by_reference, True, "Ye et al. 2022"),
     "likelihood_ratio": MembershipAttack(score_by_likelihood, True, "Carlini et al. 2022, offline"),
 }
-"""By name, weakest first."""
+"""All attacks on membership by name, weakest first."""
 
 INVERSION: Final = "inversion"
 """The search for the image behind a gradient."""
 
 ATTACKS: Final = (*MEMBERSHIP, INVERSION)
-"""Names of all that an audit may be asked for."""
+"""Names of all attacks that an audit may include."""

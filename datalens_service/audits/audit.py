@@ -1,4 +1,4 @@
-"""What every audit has in common: its settings, the evidence that it gathers, and what it says.
+"""Settings, evidence and results that all audits share.
 
 Figures depend on private records: they are for the owner alone, and not to be passed on.
 """
@@ -33,10 +33,10 @@ NOTE: Final = (
 
 
 class AuditSettings(Frozen):
-    """What an audit of membership does.
+    """The settings of an audit of membership.
 
     Attributes:
-        attacks: Names in `MEMBERSHIP`; whoever asks for an audit has checked them.
+        attacks: Names in `MEMBERSHIP`, which the caller has checked.
         references: Models trained without the candidates.
         candidates: Most members, and most others, that are scored.
         groups: Names of classes by the name of a group whose success is measured together.
@@ -50,12 +50,12 @@ class AuditSettings(Frozen):
 
     @property
     def needs_references(self) -> bool:
-        """Whether an attack compares with models that never saw the candidates."""
+        """Tell whether an attack compares with models that never saw the candidates."""
         return any(MEMBERSHIP[name].needs_references for name in self.attacks)
 
     @property
     def models(self) -> int:
-        """Reference models that are trained."""
+        """Return the number of reference models that are trained."""
         return self.references if self.needs_references else 0
 
 
@@ -70,18 +70,18 @@ class AttackResult(BaseModel):
 
 
 class AuditResult(BaseModel):
-    """What attacks found. Private: for the owner alone.
+    """The results of attacks. Private: for the owner alone.
 
     Attributes:
-        bound: What the figures are: no proof that another attack reaches no more.
+        bound: Meaning of the figures: no proof that another attack reaches no more.
         result: Kind of what was attacked: generator, classifier, or gradient if nothing else was.
         mu: Gaussian differential privacy that the audited models have for one record; None without any.
         units_per_model: Privacy units that the audited model, or gradient, is made from.
         references: Models that learned from none of the candidates.
-        attacks: On membership, in the order asked for.
+        attacks: Attacks on membership, in the order asked for.
         classes: Loss threshold in each class.
         groups: Loss threshold in each declared group of classes.
-        inversion: Of gradients, if it was asked for.
+        inversion: Inversion of gradients, if it was asked for.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -100,7 +100,7 @@ class AuditResult(BaseModel):
     note: str = NOTE
 
     def verdicts(self) -> tuple[str, ...]:
-        """What each attack found, in a sentence."""
+        """Judge each attack in a sentence."""
         figures = [(row.attack, row.figures) for row in self.attacks]
         areas = [f"{name}: {judge_attack(one.auc, one.interval, one.auc_allowed)}" for name, one in figures]
         found = self.inversion and {"raw": self.inversion.raw, "released": self.inversion.released}
@@ -109,18 +109,18 @@ class AuditResult(BaseModel):
 
     @property
     def strongest(self) -> AttackResult | None:
-        """The attack on membership with the largest area under its curve; None without any."""
+        """Return the attack on membership with the largest area under its curve; None without any."""
         return max(self.attacks, key=lambda row: row.figures.auc, default=None)
 
 
 class Parts(Protocol):
-    """Who is a candidate, and who trains the reference models."""
+    """The parts of a data set that candidates and reference models come from."""
 
     def candidates(self, most: int) -> tuple[Split, NDArray[np.bool_]]:
-        """Records to be told apart, and which of them the audited model learned from; with units, if they have any."""
+        """Return records to be told apart, with units if any; True marks those that the audited model learned from."""
 
     def reference(self) -> Dataset:
-        """What another reference learns from, none of the candidates; drawn anew each time."""
+        """Return the records of another reference, none of the candidates; drawn anew each time."""
 
 
 def gather_evidence(target: ReleasedModel, parts: Parts, train: Train, settings: AuditSettings) -> Evidence:
@@ -152,7 +152,7 @@ def state_result(
 
 
 def take_units(dataset: Dataset, units: NDArray[np.int64]) -> Dataset:
-    """The part of a data set that belongs to `units`, without a test split."""
+    """Return the part of a data set that belongs to `units`, without a test split."""
     rows, train = rows_of_units(dataset, units), dataset.train
     # Single records are identified by their positions, in a part as in the whole.
     split = Split(train.images[rows], train.labels[rows], None if train.units is None else train.units[rows])
@@ -161,13 +161,13 @@ def take_units(dataset: Dataset, units: NDArray[np.int64]) -> Dataset:
 
 
 def rows_of_units(dataset: Dataset, units: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Training records of `units`."""
+    """Return the rows of training records of `units`."""
     rows: NDArray[np.int64] = np.flatnonzero(np.isin(dataset.train.unit_ids, units))
     return rows
 
 
 def split_generator(dataset: Dataset, seed: int) -> np.random.Generator:
-    """Draws who is a candidate, by the key of the data set: nobody without it can repeat the split."""
+    """Return a generator that chooses candidates by the key of the data set: nobody without it can repeat the split."""
     digest = hashlib.sha256(b"audit/split\x00" + dataset.partition_key + seed.to_bytes(8, "little")).digest()
     return np.random.default_rng(int.from_bytes(digest[:8], "little"))
 

@@ -1,8 +1,8 @@
 """Gradient inversion: the search for images that would have produced the gradients an attacker sees.
 
 Geiping et al. 2020, "Inverting Gradients". The attacker knows network, weights and label of a record, and sees
-its gradient, raw or as a method releases it in a batch of one. The noise simulates a release that nobody makes: what is
-seen here goes to the owner of the records alone.
+its gradient, raw or as a method releases it in a batch of one. The noise simulates a release that nobody makes: the
+results go to the owner of the records alone.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 
 _STEP_SIZE: Final = 0.1
-"""In units of the pixel range; a tenth of it after each of these parts of the iterations."""
+"""In units of the pixel range; it drops to a tenth after each of these parts of the iterations."""
 _STEP_CUTS: Final = (3 / 8, 5 / 8, 7 / 8)
 _TOTAL_VARIATION: Final = 1e-3
-"""Weight of it."""
+"""Weight of the total variation."""
 _TINY: Final = 1e-12
 
 
@@ -44,12 +44,12 @@ def invert_gradients(
     settings: InversionSettings,
     on_iteration: Callable[[], None] = lambda: None,
 ) -> Tensor:
-    """(n, channels, height, width) images in [0, 1] whose gradients point where the observed ones do.
+    """Search images (n, channels, height, width) in [0, 1] whose gradients point in the direction of the observed ones.
 
     The network needs a second derivative: with ReLU it vanishes almost everywhere and the attack is weaker.
 
     Args:
-        network: With the weights at which the gradients were taken.
+        network: The network with the weights at which the gradients were taken.
         observed: (n, weights) contributions.
         on_iteration: Called before each; may raise to end the search.
     """
@@ -66,13 +66,13 @@ def invert_gradients(
 
 
 def squared_errors(images: Tensor, originals: Tensor, spread: float) -> Tensor:
-    """(n,) mean squared error of each image, in pixels divided by their public standard deviation."""
+    """Return the mean squared error of each image (n,), in pixels divided by their public standard deviation."""
     errors: Tensor = ((images - originals) / spread).square().flatten(start_dim=1).mean(dim=1)
     return errors
 
 
 class _DistanceToGradient:
-    """Of one image: one minus the cosine between its gradient and the observed one, and its total variation."""
+    """For one image: one minus the cosine between its gradient and the observed one, and its total variation."""
 
     def __init__(self, network: nn.Module) -> None:
         self._network = network
@@ -113,12 +113,12 @@ def _descend(
 
 
 def observe_gradients(network: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
-    """(n, weights) gradients of single records as they are, without clipping and noise."""
+    """Compute gradients of single records (n, weights), without clipping and noise."""
     return torch.cat(list(PerRecordGradients(network, class_loss).chunks([images, labels])))
 
 
 def observe_releases(mechanism: Mechanism[Any, Any], contributions: Iterator[Tensor]) -> Tensor:
-    """(n, weights) what a mechanism would hand out of each unit by itself: clip, grid and noise are its own.
+    """Simulate what a mechanism would release of each unit by itself, (n, weights), with its own clip, grid and noise.
 
     Nothing is charged, because nothing of it leaves the owner.
     """

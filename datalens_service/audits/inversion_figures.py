@@ -1,4 +1,4 @@
-"""How gradient inversion searches, and how near it came: figures for the owner alone."""
+"""Settings and results of gradient inversion: figures for the owner alone."""
 
 from typing import Final, Literal
 
@@ -17,10 +17,10 @@ NOTE: Final = (
 
 
 class InversionSettings(Frozen):
-    """How the attacker searches.
+    """The settings of the attacker's search.
 
     Attributes:
-        iterations: Of Adam, on the sign of the gradient.
+        iterations: Iterations of Adam, on the sign of the gradient.
         restarts: Random starts, of which the best cosine wins.
     """
 
@@ -33,9 +33,9 @@ class ReconstructionErrors(BaseModel):
     """Mean squared errors of images, over the variance of the attacked pixels: an even grey image has about 1.
 
     Attributes:
-        median: Over the attacked records.
-        interval: 95 % at least, of the median over records like these (by order statistics).
-        lowest: Of the record that was seen best.
+        median: Median over the attacked records.
+        interval: Interval of at least 95 % for the median over records like these (by order statistics).
+        lowest: Error of the record that was reconstructed best.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -46,16 +46,16 @@ class ReconstructionErrors(BaseModel):
 
 
 class InversionFigures(BaseModel):
-    """What gradient inversion reached.
+    """The results of gradient inversion.
 
     Attributes:
         architecture: Network whose gradients are inverted, at its first weights.
-        records: Attacked, each by itself.
-        noise: On the released contributions; none if the method has no privacy.
-        noise_multiplier: σ over the longest contribution; of Gaussian noise.
+        records: Number of records attacked, each by itself.
+        noise: Noise on the released contributions; none if the method has no privacy.
+        noise_multiplier: σ of Gaussian noise over the longest contribution.
         kappa: Concentration of von Mises–Fisher noise.
-        raw: From gradients without clipping, compression and noise, as nobody releases them.
-        released: From contributions as the method releases them; None if it has no privacy.
+        raw: Errors from gradients without clipping, compression and noise, as nobody releases them.
+        released: Errors from contributions as the method releases them; None if it has no privacy.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -75,7 +75,7 @@ class InversionFigures(BaseModel):
 
 
 def measure_errors(errors: NDArray[np.float64]) -> ReconstructionErrors:
-    """Figures of (n,) errors, one for each record."""
+    """Summarize errors (n,), one for each record."""
     ordered = np.sort(errors)
     # So many of the lowest errors lie outside of the interval, and as many of the highest.
     outside = max(0, int(scipy.stats.binom.ppf((1 - CONFIDENCE) / 2, len(ordered), 0.5)) - 1)

@@ -1,6 +1,6 @@
-"""What a membership attack reached: how well its scores tell members from others, beside what μ allows.
+"""The success of a membership attack: how well its scores tell members from others, beside what μ allows.
 
-Every figure is a lower bound on what an attacker can do. A weak attack proves nothing; a strong one proves leakage.
+Every figure is a lower bound on the success of an attacker. A weak attack proves nothing; a strong one proves leakage.
 """
 
 import math
@@ -28,7 +28,7 @@ class OperatingPoint(BaseModel):
     Attributes:
         false_positive_rate: Share of non-members called members, at most.
         true_positive_rate: Share of members called members.
-        interval: 95 % of the true positive rate (Clopper and Pearson 1934).
+        interval: 95 % interval of the true positive rate (Clopper and Pearson 1934).
         allowed: Largest true positive rate that μ allows.
     """
 
@@ -47,7 +47,7 @@ class MembershipFigures(BaseModel):
         members: Candidates that the model learned from.
         non_members: Candidates that it did not.
         auc: Probability that a member scores above a non-member; one half is chance.
-        interval: 95 % of `auc` (DeLong et al. 1988).
+        interval: 95 % interval of `auc` (DeLong et al. 1988).
         auc_allowed: Largest area that μ allows, Φ(μ/√2); None where no μ holds.
         operating_points: At small rates of false positives, where attacks matter most (Carlini et al. 2022).
         curve: The ROC curve at fixed rates of false positives, beside the one that μ allows.
@@ -65,7 +65,7 @@ class MembershipFigures(BaseModel):
 
 
 def measure(members: Scores, non_members: Scores, mu: float | None) -> MembershipFigures:
-    """Figures of scores that are high where a record looks like a member.
+    """Measure scores that are high where a record looks like a member.
 
     Args:
         members: (n,) scores of records that the model learned from.
@@ -73,7 +73,7 @@ def measure(members: Scores, non_members: Scores, mu: float | None) -> Membershi
         mu: Gaussian differential privacy of the model for one record; None if it has none.
 
     Raises:
-        InvalidInput: Fewer than two candidates on a side.
+        InvalidInput: There are fewer than two candidates on a side.
     """
     if min(len(members), len(non_members)) < 2:
         raise InvalidInput("A membership attack needs at least two members and two others.")
@@ -91,7 +91,7 @@ def measure(members: Scores, non_members: Scores, mu: float | None) -> Membershi
 
 
 def area_under_curve(members: Scores, non_members: Scores) -> tuple[float, Interval]:
-    """Area under the ROC curve and its 95 % interval (DeLong et al. 1988, by placements)."""
+    """Return the area under the ROC curve and its 95 % interval (DeLong et al. 1988, by placements)."""
     placed, others_placed = _share_below(members, non_members), 1 - _share_below(non_members, members)
     area = float(placed.mean())
     variance = placed.var(ddof=1) / len(members) + others_placed.var(ddof=1) / len(non_members)
@@ -100,12 +100,12 @@ def area_under_curve(members: Scores, non_members: Scores) -> tuple[float, Inter
 
 
 def true_positives_allowed(mu: float, false_positive_rate: float) -> float:
-    """Largest true positive rate under μ-GDP, Φ(Φ⁻¹(FPR) + μ) (Dong, Roth and Su 2022, section 2)."""
+    """Return the largest true positive rate under μ-GDP, Φ(Φ⁻¹(FPR) + μ) (Dong, Roth and Su 2022, section 2)."""
     return float(scipy.stats.norm.cdf(scipy.stats.norm.ppf(false_positive_rate) + mu))
 
 
 def _share_below(scores: Scores, others: Scores) -> Scores:
-    """(scores,) share of the others that lie below each; ties count one half."""
+    """Return the share of the others that lie below each score (scores,); ties count one half."""
     ordered = np.sort(others)
     below, up_to = np.searchsorted(ordered, scores, "left"), np.searchsorted(ordered, scores, "right")
     shares: Scores = (below + up_to) / (2 * len(others))
@@ -113,7 +113,7 @@ def _share_below(scores: Scores, others: Scores) -> Scores:
 
 
 def _operating_point(members: Scores, non_members: Scores, rate: float, mu: float | None) -> OperatingPoint:
-    """At the smallest threshold that calls at most a share `rate` of the non-members members."""
+    """Measure at the smallest threshold that calls at most a share `rate` of the non-members members."""
     hits = _hits(members, non_members, rate)
     interval = scipy.stats.binomtest(hits, len(members)).proportion_ci(CONFIDENCE, "exact")
     return OperatingPoint(
@@ -133,7 +133,7 @@ def _curve_point(members: Scores, non_members: Scores, rate: float, mu: float | 
 
 
 def _hits(members: Scores, non_members: Scores, rate: float) -> int:
-    """Members found at the smallest threshold that calls at most a share `rate` of the non-members members."""
+    """Count the members found at the smallest threshold that calls at most a share `rate` of the others members."""
     permitted = math.floor(rate * len(non_members))
     if permitted >= len(non_members):
         return len(members)

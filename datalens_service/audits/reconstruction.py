@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 PRIVATE_READS = ("attacks",)
 
 NO_MODEL: Final = AuditResult(result="gradient", mu=None, units_per_model=1, references=0, attacks=(), classes=())
-"""What an audit without attacks on membership says of members."""
+"""The result of an audit without attacks on membership."""
 _SHOWN: Final = 8
 _SMALLEST_SIDE: Final = 56
 _SMALLEST_SPREAD: Final = 1e-3
@@ -41,15 +41,17 @@ _GAP: Final = 2
 
 
 class Reconstruction(NamedTuple):
-    """What inversion found; `picture` is a PNG: originals, below them what the raw gradient shows, then what the
-    released one does."""
+    """The results of inversion, and a picture of some.
+
+    `picture` is a PNG: originals, below them images from the raw gradient, then images from the released one.
+    """
 
     figures: InversionFigures
     picture: bytes
 
 
 def check_invertible(schema: Schema, method: AnyMethod | None) -> None:
-    """Refuse what has no gradient of a single record.
+    """Refuse methods and data sets that have no gradient of a single record.
 
     Args:
         method: None without privacy.
@@ -74,8 +76,8 @@ def invert_records(
     """Invert the gradients of single records at the first weights of a network.
 
     Args:
-        method: Whose contributions are attacked; None for a network without privacy.
-        plan: Of the whole job, which says how noisy a release is; None without privacy.
+        method: The method whose contributions are attacked; None for a network without privacy.
+        plan: Plan of the whole job, which says how noisy a release is; None without privacy.
         on_iteration: Called before each; may raise to end the search.
 
     Raises:
@@ -115,13 +117,13 @@ class _Search:
         self.images, self._labels = torch.from_numpy(pixels).float() / 255, torch.from_numpy(chosen.train.labels)
 
     def raw(self) -> Tensor:
-        """Gradients as they are."""
+        """Return the gradients without clipping and noise."""
         from datalens_service.audits.inversion import observe_gradients
 
         return observe_gradients(self._network, self.images, self._labels)
 
     def released(self) -> Tensor:
-        """The same as the method would release each, in a batch of one."""
+        """Return the gradients as the method would release each, in a batch of one."""
         from datalens_service.audits.inversion import observe_releases
         from datalens_service.methods.descent.unit_gradients import choose_question, image_gradients
 
@@ -133,14 +135,14 @@ class _Search:
         return observe_releases(self._plan.releases[0].mechanism, contribution(rows, seen))
 
     def invert(self, observed: Tensor) -> Tensor:
-        """Images found from contributions."""
+        """Search images by their contributions."""
         from datalens_service.audits.inversion import invert_gradients
 
         shape = self.images.shape[1:]
         return invert_gradients(self._network, observed, self._labels, shape, self._settings, self._on_iteration)
 
     def figures(self, raw: Tensor, released: Tensor | None) -> InversionFigures:
-        """Errors of both."""
+        """State the errors of both searches."""
         mechanism = None if self._plan is None else self._plan.releases[0].mechanism
         return InversionFigures(
             architecture=self._architecture,
@@ -167,7 +169,7 @@ def _choose(dataset: Dataset, records: int, seed: int) -> Dataset:
 
 
 def _draw(shown: list[Tensor]) -> bytes:
-    """Images below each other, enlarged to a side that can be looked at."""
+    """Stack the images, enlarged to a visible size."""
     rows: list[Images] = [
         np.ascontiguousarray((images[:_SHOWN] * 255).round().byte().numpy().transpose(0, 2, 3, 1)) for images in shown
     ]

@@ -1,4 +1,4 @@
-"""What an audit is asked for: the one model of REST body, job row and client."""
+"""The request for an audit: the one model of REST body, job row and client."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RehearsedMethod(Frozen):
 
 
 class UnprotectedNetwork(Frozen):
-    """A network without privacy, rehearsed for comparison: what attacks find where nothing protects the records."""
+    """A network without privacy, rehearsed to show what attacks find where nothing protects the records."""
 
     kind: Literal["unprotected"]
     dataset_id: Identifier
@@ -48,19 +48,19 @@ Target = Annotated[RehearsedMethod | UnprotectedNetwork | ReleasedJob, Field(dis
 
 
 class InversionEffort(Frozen):
-    """How hard inversion tries."""
+    """The effort of inversion."""
 
     records: Integer = Field(default=8, ge=6, le=50, description="Attacked, each by itself.")
     iterations: Integer = Field(default=300, ge=10, le=10_000)
     restarts: Integer = Field(default=2, ge=1, le=8, description="Random starts, of which the best wins.")
 
     def settings(self, seed: int) -> InversionSettings:
-        """Of the search, with its seed."""
+        """Return the settings of the search, with its seed."""
         return InversionSettings(iterations=self.iterations, restarts=self.restarts, seed=seed)
 
 
 class AuditRequest(Frozen):
-    """Which model is attacked, and how."""
+    """A request to attack a model, and the attacks to try."""
 
     target: Target
     attacks: tuple[AttackName, ...] = Field(
@@ -88,17 +88,17 @@ class AuditRequest(Frozen):
 
     @property
     def device(self) -> Device:
-        """Where it computes."""
+        """Return the device that it computes on."""
         return self.target.spec.device if isinstance(self.target, RehearsedMethod) else Device.AUTO
 
     @property
     def inverts(self) -> bool:
-        """Whether gradients are inverted."""
+        """Tell whether gradients are inverted."""
         return INVERSION in self.attacks
 
     @property
     def membership(self) -> AuditSettings | None:
-        """Attacks on membership and their sizes; None without any."""
+        """Return the attacks on membership and their sizes; None without any."""
         attacks = tuple(name for name in self.attacks if name in MEMBERSHIP)
         if not attacks:
             return None

@@ -12,16 +12,16 @@ from datalens_service.audits.membership import CONFIDENCE, Interval
 from datalens_service.errors import InvalidInput
 
 _FEWEST = 10
-"""Candidates on either side below which nothing is said."""
+"""With fewer candidates on either side, no figure is given."""
 
 
 class Success(BaseModel):
-    """Of one threshold.
+    """The success of one threshold.
 
     Attributes:
-        candidates: Scored, as many members as others.
+        candidates: Candidates that were scored, as many members as others.
         success: Share of right guesses; one half is chance.
-        interval: 95 % (Wilson 1927).
+        interval: 95 % interval (Wilson 1927).
     """
 
     model_config = ConfigDict(frozen=True)
@@ -45,7 +45,7 @@ class GroupFigures(Success):
 
 
 def measure_classes(evidence: Evidence, class_names: tuple[str, ...], seed: int) -> tuple[ClassFigures, ...]:
-    """Figures of every class with enough members and others."""
+    """Measure every class with enough members and others."""
     rng = np.random.default_rng(seed)
     rows = []
     for label, name in enumerate(class_names):
@@ -58,7 +58,7 @@ def measure_classes(evidence: Evidence, class_names: tuple[str, ...], seed: int)
 def measure_groups(
     evidence: Evidence, class_names: tuple[str, ...], groups: Mapping[str, tuple[str, ...]], seed: int
 ) -> tuple[GroupFigures, ...]:
-    """Figures of every group with enough members and others."""
+    """Measure every group with enough members and others."""
     rng = np.random.default_rng(seed)
     rows = []
     for name, members in groups.items():
@@ -80,7 +80,7 @@ def check_groups(class_names: tuple[str, ...], groups: Mapping[str, tuple[str, .
 
 
 def _measure(evidence: Evidence, chosen: NDArray[np.bool_], rng: np.random.Generator) -> Success | None:
-    """As many members as others; None of too few."""
+    """Measure as many members as others; None if there are too few."""
     members = rng.permutation(evidence.target[chosen & evidence.is_member])
     others = rng.permutation(evidence.target[chosen & ~evidence.is_member])
     size = min(len(members), len(others))
@@ -97,7 +97,7 @@ def _score(members: Fits, others: Fits) -> Success:
 
 
 def _best_threshold(members: Fits, others: Fits) -> float:
-    """The one with most right guesses: members above it, others up to it."""
+    """Return the threshold with most right guesses: members above it, others up to it."""
     thresholds = np.unique(np.concatenate([members, others]))
     others_below, members_below = (np.searchsorted(np.sort(fits), thresholds, "right") for fits in (others, members))
     return float(thresholds[(others_below - members_below).argmax()])

@@ -1,7 +1,7 @@
-"""What an audit attacks: a method in rehearsal, a network without privacy, or a model that was released.
+"""The targets of an audit: a method in rehearsal, a network without privacy, or a model that was released.
 
-Nothing is charged and no model is stored, because nothing leaves the process but figures for the owner, who knows who
-was in. They depend on private records: they are not to be passed on.
+Nothing is charged and no model is stored, because nothing leaves the process but figures for the owner, who knows whose
+records were used. They depend on private records: they are not to be passed on.
 
  - A rehearsal trains the same method on parts of the owner's records, and attacks what comes out.
  - Of a released model, training records are members, the owner's test images of other persons are not. Attacks that
@@ -38,7 +38,7 @@ PRIVATE_READS = ("attacks",)
 
 FEWEST_TEST_IMAGES: Final = 50
 ARCHITECTURE: Final = "mlp"
-"""Of the network without privacy: a hidden layer of 128 units."""
+"""The architecture of the network without privacy: a hidden layer of 128 units."""
 _LEARNING_RATE: Final = 1e-3
 _BATCH: Final = 8
 
@@ -52,10 +52,10 @@ def rehearse(dataset: Dataset, train: Train, mu: float | None, settings: AuditSe
 
     Args:
         train: Trains and returns one model; called 1 + references times.
-        mu: Of one such model, for one record; None if it is not private.
+        mu: μ of one such model, for one record; None if it is not private.
 
     Raises:
-        InvalidInput: Too few units.
+        InvalidInput: There are too few units.
     """
     if dataset.schema.num_units < FEWEST_UNITS:
         raise InvalidInput(f"A rehearsal needs at least {FEWEST_UNITS} units, of which a quarter trains each model.")
@@ -66,12 +66,12 @@ def rehearse(dataset: Dataset, train: Train, mu: float | None, settings: AuditSe
 
 
 def units_per_model(num_units: int) -> int:
-    """How many units each model of a rehearsal learns from."""
+    """Return the number of units that each model of a rehearsal learns from."""
     return num_units // 4
 
 
 class _Quarters:
-    """Who trains what: a keyed order of units, cut into quarters."""
+    """A keyed order of units, cut into quarters that train different models."""
 
     def __init__(self, dataset: Dataset, settings: AuditSettings) -> None:
         self._dataset = dataset
@@ -84,15 +84,14 @@ class _Quarters:
 
     @property
     def target(self) -> Dataset:
-        """What the audited model learns from."""
+        """Return the records that the audited model learns from."""
         return take_units(self._dataset, self._members)
 
     def reference(self) -> Dataset:
-        """What another reference learns from; drawn anew each time."""
         return take_units(self._dataset, self._rng.choice(self._rest, self._size, replace=False))
 
     def candidates(self, most: int) -> tuple[Split, NDArray[np.bool_]]:
-        """Records of so many units of either kind, with all that each has, and which the audited model learned from.
+        """Return records of so many units of either kind, and True for those that the audited model learned from.
 
         Units are in random order: an upload that is sorted by class is represented by all of its classes.
         """
@@ -112,7 +111,7 @@ def attack_released_model(
         train: Trains a reference model of the same method; called only for attacks that compare with some.
 
     Raises:
-        InvalidInput: Too few test images of persons without training images, or too few units for references.
+        InvalidInput: There are too few test images of persons without training images, or too few units for references.
     """
     test = None if dataset.test is None else others_than(dataset.train, dataset.test)
     if test is None or len(test.labels) < FEWEST_TEST_IMAGES:
@@ -129,7 +128,7 @@ def attack_released_model(
 
 
 class _TrainAndTest:
-    """Members are a quarter of the units where references are trained, which learn from a half of the others."""
+    """Training records are members, test images are others; references learn from units that are neither."""
 
     def __init__(self, dataset: Dataset, test: Split, settings: AuditSettings) -> None:
         self._dataset, self._test = dataset, test
@@ -139,11 +138,11 @@ class _TrainAndTest:
         self._members, self._rest = order[:size], order[size:]
 
     def reference(self) -> Dataset:
-        """What another reference learns from: no member, no test image."""
+        """Return the records of another reference: no member, no test image."""
         return take_units(self._dataset, self._rng.choice(self._rest, len(self._rest) // 2, replace=False))
 
     def candidates(self, most: int) -> tuple[Split, NDArray[np.bool_]]:
-        """As many training records and test images as asked for, in random order."""
+        """Return as many training records and test images as asked for, in random order."""
         rows = self._rng.permutation(rows_of_units(self._dataset, self._members))[:most]
         others = self._rng.permutation(len(self._test.labels))[:most]
         train, test = self._dataset.train, self._test
@@ -153,7 +152,7 @@ class _TrainAndTest:
 
 
 def train_unprotected(dataset: Dataset, seed: int, passes: int, architecture: str = ARCHITECTURE) -> Classifier:
-    """A network trained by Adam without clipping and without noise, for rehearsals alone."""
+    """Train a network by Adam without clipping and without noise, for rehearsals alone."""
     import torch
     from torch import nn
 

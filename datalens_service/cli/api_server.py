@@ -27,7 +27,7 @@ APPLICATION: Final = "api.main:create_app"
 """Factory of the web application, as one would name it to uvicorn; the command line imports nothing of the API."""
 
 _CLOSING_SECONDS: Final = 5.0
-"""For what the application closes after its requests."""
+"""Seconds in which the application closes its resources after the last request."""
 
 log = structlog.get_logger()
 
@@ -39,7 +39,7 @@ class ApiServer(uvicorn.Server):
         announce: Called when it answers.
 
     Attributes:
-        failed: Whether it ends because something that it needs has failed.
+        failed: True if it ends because something that it needs has failed.
         on_signal: Called when a signal arrives that ends the server, from its handler.
         on_overdue: Called before the process is ended because the server took too long.
     """
@@ -72,7 +72,7 @@ class ApiServer(uvicorn.Server):
         """Start, and announce it.
 
         Raises:
-            Exception: What kept the application from starting.
+            Exception: The error that kept the application from starting.
         """
         try:
             await super().startup(sockets)
@@ -108,7 +108,7 @@ class _Start:
         self._application = application
 
     async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-        """Pass everything on."""
+        """Pass every message on to the application."""
         if scope["type"] != "lifespan":
             await self._application(scope, receive, send)
             return

@@ -52,7 +52,6 @@ class _Commands(TyperGroup):
         return context
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command."""
         with reported(as_json=ctx.meta[_AS_JSON]):
             return super().invoke(ctx)
 
@@ -60,7 +59,7 @@ class _Commands(TyperGroup):
 app = Commands(
     name="datalens",
     cls=_Commands,
-    help="Private labelled images in, synthetic images or a classifier with a privacy guarantee out.",
+    help="Turn private labelled images into synthetic images or a classifier, with a privacy guarantee.",
     epilog=HELP,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -79,7 +78,7 @@ def _main(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Private labelled images in, synthetic images or a classifier with a privacy guarantee out."""
+    """Turn private labelled images into synthetic images or a classifier, with a privacy guarantee."""
 
 
 app.command()(serve.serve)
@@ -103,5 +102,5 @@ app.add_typer(plugins.app, name="plugins")
 
 @app.command()
 def version(as_json: AsJson = False) -> None:
-    """Print the version."""
+    """Print the version of the package."""
     output.show({"version": __version__}, __version__, as_json=as_json)

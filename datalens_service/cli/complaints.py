@@ -1,4 +1,4 @@
-"""What is wrong with a training request, for whoever typed it: where, what was given, and what is nearest."""
+"""Explains what is wrong with a typed training request: where, what was given, and what is nearest."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _nodes(model: type[BaseModel], path: Sequence[str]) -> list[Node]:
 
 
 def _step(schema: Node, node: Node, part: str) -> Iterator[Node]:
-    """Where a name of a property, or the tag of an alternative, leads to."""
+    """Follow a name of a property, or the tag of an alternative."""
     for one in _alternatives(schema, node):
         tags = one.get("discriminator", {}).get("mapping", {})
         if part in tags:

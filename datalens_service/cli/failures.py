@@ -1,4 +1,4 @@
-"""What a command says when it fails: one sentence or a JSON object, and an exit code; never a traceback."""
+"""Reports failures of commands: one sentence or a JSON object, and an exit code; never a traceback."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -78,7 +78,7 @@ class ExitCode(IntEnum):
     UNREACHABLE = 5
     """The service, its database or a worker it needs is not there now; later it may be."""
     UNREAD = 141
-    """Whoever read the output went away, as after `| head`; 128 and the number of SIGPIPE."""
+    """The reader of the output went away, as after `| head`; 128 and the number of SIGPIPE."""
     INTERRUPTED = 130
     """Ctrl-C. A job on a service goes on; `datalens train` goes on when it is started again."""
 

@@ -17,7 +17,7 @@ def new_file(path: Path, *, force: bool) -> Iterator[Path]:
     """A place in a folder beside `path`, closed to others; what is written there gets this name when the block ends.
 
     Args:
-        force: Whether it may take the place of another file, or of a link, which is not followed.
+        force: True if it may take the place of another file, or of a link, which is not followed.
 
     Raises:
         ClientError: There is something of this name.

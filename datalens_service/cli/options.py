@@ -50,9 +50,9 @@ def refuse_unused(context: typer.Context, *names: str, why: str) -> None:
     """Refuse options that were typed and would change nothing beside the others.
 
     Args:
-        context: Of the command that runs.
+        context: Context of the command that runs.
         names: Its parameters.
-        why: What they belong to.
+        why: The option they belong to.
 
     Raises:
         InvalidInput: One of them was typed.
@@ -75,7 +75,7 @@ _of_service = partial(typer.Option, rich_help_panel="Which service")
 _of_unit = partial(typer.Option, rich_help_panel="Whom to protect")
 _of_preparation = partial(typer.Option, rich_help_panel="How to prepare images")
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout.")]
 
 Epsilon = Annotated[float, _of_spec("--epsilon", parser=parse_number, help="ε this job may spend.")]
 Delta = Annotated[
@@ -85,7 +85,7 @@ MethodName = Annotated[
     str | None,
     _of_spec(
         "--method",
-        help="With what each releases; docs/methods.md says more.\n\n{methods}",
+        help="Method, with what each releases; docs/methods.md says more.\n\n{methods}",
     ),
 ]
 PresetName = Annotated[
@@ -100,14 +100,14 @@ PresetName = Annotated[
 
 
 PurposeName = Literal["look", "teach"]
-"""What images of the preset auto are for; `datalens_service.planning.presets`, which is not imported for --help."""
+"""The purposes of `datalens_service.planning.presets`, which is not imported for --help."""
 
 Purpose = Annotated[
     PurposeName,
     _of_spec(
         "--purpose",
-        help="Of the preset auto, for many small grey images; others are the same for both. look: images that look "
-        "like the private ones; teach: images that vary more, for classifiers to learn from, and look worse.",
+        help="Purpose of the preset auto. look: images that look like the private ones; teach: images for training "
+        "classifiers, which vary more and look worse.",
     ),
 ]
 Settings = Annotated[
@@ -116,14 +116,18 @@ Settings = Annotated[
         "--set",
         metavar="KEY=VALUE",
         help="A parameter of the method, for example top_k=100 or warm_start.subspace_dimensions=40, or of the "
-        "evaluation: evaluation.epochs=8. encoder=FILE.onnx brings a public encoder along. Repeatable.",
+        "evaluation: evaluation.epochs=8. encoder=FILE.onnx takes a public encoder from a file. Repeatable.",
     ),
 ]
 Seed = Annotated[
-    int, _of_spec("--seed", parser=parse_integer, help="Of training randomness; privacy noise never has a seed.")
+    int,
+    _of_spec(
+        "--seed", parser=parse_integer, help="Seed of all randomness but the privacy noise, which never has a seed."
+    ),
 ]
 AcceptLowUtility = Annotated[
-    bool, typer.Option("--accept-low-utility", help="Spend budget also where the plan says that it is of little use.")
+    bool,
+    typer.Option("--accept-low-utility", help="Spend budget even if the plan says that the result is of little use."),
 ]
 Priority = Annotated[
     int | None,
@@ -131,19 +135,23 @@ Priority = Annotated[
         "--priority",
         parser=build_integer_parser(0, 9),
         show_default="5",
-        help="0 to 9; of jobs that wait, higher ones are taken first. A service may allow no more than 5.",
+        help="0 to 9; waiting jobs with a higher priority start first. A service may allow at most 5.",
     ),
 ]
 SyntheticImages = Annotated[
     int,
-    _of_spec("--synthetic-images", parser=parse_integer, help="Images packed at the end; more are free of ε later."),
+    _of_spec(
+        "--synthetic-images",
+        parser=parse_integer,
+        help="Images packed at the end; you can draw more later at no cost in ε.",
+    ),
 ]
 DrawnImages = Annotated[
     int | None,
     typer.Option(
         "--synthetic-images",
         parser=build_integer_parser(1),
-        help="How many images; left out, what the job packed. More are free of ε.",
+        help="Number of images; default: those that the job packed. More cost no ε.",
     ),
 ]
 Evaluation = Annotated[
@@ -151,19 +159,19 @@ Evaluation = Annotated[
     _of_spec(
         "--evaluation/--no-evaluation",
         show_default="--evaluation",
-        help="Measure usefulness on the test split, if there is one. The images are ready before that.",
+        help="Measure usefulness on the test split, if there is one, after the images are ready.",
     ),
 ]
 
 
 DeviceName = Literal["auto", "cpu", "gpu"]
-"""Where a job trains; the values that a training request takes, which is not imported for --help."""
+"""The devices that a training request takes, whose module is not imported for --help."""
 
 Device = Annotated[
     DeviceName,
     _of_spec(
         "--device",
-        help="cpu: never on a GPU; gpu: only on one; auto: wherever there is a place. ε does not depend on it.",
+        help="cpu: never on a GPU; gpu: only on a GPU; auto: wherever there is room. ε does not depend on it.",
     ),
 ]
 
@@ -175,7 +183,7 @@ ConfirmClasses = Annotated[
     bool,
     typer.Option(
         "--confirm-classes",
-        help="The class names of the file may become public. Without this you are shown them and asked.",
+        help="The class names of the file may become public. Without this option you see them and are asked.",
     ),
 ]
 RecordsPerUnit = Annotated[
@@ -183,13 +191,13 @@ RecordsPerUnit = Annotated[
     _of_unit(
         "--records-per-unit",
         parser=build_integer_parser(1),
-        help="If the data say which images belong together (an array groups, or metadata.csv): the most training "
-        "images of one group, which is then the unit of protection.",
+        help="Most training images of one group, which is then the unit of protection. For data that say which images "
+        "belong together (an array groups, or metadata.csv).",
     ),
 ]
 ClassesPerUnit = Annotated[
     int | None,
-    _of_unit("--classes-per-unit", parser=build_integer_parser(1), help="Most classes that one group reaches."),
+    _of_unit("--classes-per-unit", parser=build_integer_parser(1), help="Most classes of one group's images."),
 ]
 Unit = Annotated[str | None, _of_unit("--unit", help="Word for one group, for example patient.")]
 
@@ -210,7 +218,9 @@ PublicRecords = Annotated[
 ]
 PublicLicense = Annotated[
     str | None,
-    typer.Option("--public-license", help="Licence of the public images, in words: it stands wherever they go."),
+    typer.Option(
+        "--public-license", help="Licence of the public images, in words; it is stated wherever they are released."
+    ),
 ]
 PublicData = Annotated[
     str | None,
@@ -226,14 +236,14 @@ SharesBudgetWith = Annotated[
     typer.Option(
         "--shares-budget-with",
         metavar="DATASET",
-        help="Data set, by id or name, whose budget pays for this one, too: for data that grows.",
+        help="Id or name of a data set whose budget also pays for this one: for data that grows.",
     ),
 ]
 LeaveOutConstantImages = Annotated[
     bool,
     typer.Option(
         "--leave-out-constant-images",
-        help="Leave out training images of a single colour, which tie data sets together that have no more in common.",
+        help="Leave out training images of a single colour, which tie otherwise unrelated data sets together.",
     ),
 ]
 
@@ -248,21 +258,21 @@ AllowIdentifyingClasses = Annotated[
     bool,
     typer.Option(
         "--allow-identifying-classes",
-        help="Class names may look like names or numbers of persons. They are published.",
+        help="Publish class names although they look like names or numbers of persons.",
     ),
 ]
 SkipUnreadable = Annotated[
     bool,
     typer.Option(
         "--skip-unreadable",
-        help="Leave out files that cannot be read as images, or that no line of the metadata names; says how many.",
+        help="Leave out, and count, files that cannot be read as images or that no line of the metadata names.",
     ),
 ]
 TextEncoding = Annotated[
     str | None,
     typer.Option(
         "--encoding",
-        help="Of metadata and of names in archives that are not UTF-8, for example latin-1 or cp850. Never guessed.",
+        help="Encoding of metadata and of names in archives if not UTF-8, for example latin-1 or cp850. Never guessed.",
     ),
 ]
 LabelColumn = Annotated[
@@ -278,8 +288,8 @@ PrepareSize = Annotated[
         "--prepare-size",
         metavar="SIZE",
         parser=parse_image_size,
-        help="Bring every image to 64 by 64 pixels (64) or 96 wide and 48 high (96x48), whatever its size and "
-        "kind; says what it changed.",
+        help="Bring every image to 64 by 64 pixels (64) or 96 wide and 48 high (96x48), whatever its size and kind, "
+        "and report changes.",
     ),
 ]
 PrepareFit = Annotated[Fit | None, _of_preparation("--prepare-fit", help="resize (if left out) or crop.")]
@@ -296,16 +306,18 @@ PrepareWindow = Annotated[
 ]
 PrepareFrame = Annotated[
     int | None,
-    _of_preparation("--prepare-frame", min=1, help="Frame that is read of files with several; left out, the first."),
+    _of_preparation("--prepare-frame", min=1, help="Frame to read from files with several; default: the first."),
 ]
 
 Data = Annotated[
     Path, typer.Option("--data", help="NPZ, Parquet, or a zip, tar or folder of labelled images.", exists=True)
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask; needed where there is no terminal.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Answer yes to questions; needed without a terminal.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace the file if there is one of this name.")]
-LabelName = Annotated[str | None, typer.Option("--name", help="What it is called from now on.")]
-LabelTags = Annotated[list[str] | None, typer.Option("--tag", help="A tag; several replace all tags it has.")]
+LabelName = Annotated[str | None, typer.Option("--name", help="Its new name.")]
+LabelTags = Annotated[
+    list[str] | None, typer.Option("--tag", help="A tag; the given tags replace all others. Repeatable.")
+]
 LabelNotes = Annotated[str | None, typer.Option("--notes", help="Notes of any kind.")]
 JobId = Annotated[str, typer.Argument(help="Id of the job, job_…, or its name.")]
 DatasetId = Annotated[str, typer.Argument(help="Id of the data set, ds_…, or its name.")]
@@ -316,7 +328,7 @@ ApiKey = Annotated[
         "--api-key",
         envvar="DATALENS_API_KEY",
         show_default=False,
-        help="Left out, the key file of a service on this machine is used.",
+        help="Default: the key file of a service on this machine.",
     ),
 ]
 DataDir = Annotated[

@@ -1,4 +1,4 @@
-"""What `train` and `demo` say at the end: where everything is, what was spent, what came of it."""
+"""Prints the end of `train` and `demo`: where everything is, what was spent, what came of it."""
 
 import json
 from pathlib import Path
@@ -97,9 +97,9 @@ def _describe_privacy(outcome: Outcome) -> dict[str, object]:
 
 
 def _render_metrics(outcome: Outcome) -> RenderableType:
-    """One line per metric."""
+    """Write one line per metric."""
     if not outcome.measures:
-        return "Nothing was measured: the data set has no test split, or --no-evaluation was given."
+        return "Nothing was measured: the data set has no test split, or you gave --no-evaluation."
     rows = [
         (METRICS[measure["name"]].title, written(measure["value"], measure["unit"]), STATUS_LABELS[measure["status"]])
         for measure in outcome.measures

@@ -1,4 +1,4 @@
-"""What commands print: results on stdout, progress and errors on stderr.
+"""Prints what commands have to say: results on stdout, progress and errors on stderr.
 
 With `--json`, stdout holds exactly one JSON object, also if the command fails: `{"error": {…}}` then.
 
@@ -96,7 +96,7 @@ def format_facts(rows: Mapping[str, object]) -> Text:
 
 
 def format_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Text:
-    """One line per object, never folded: ids stay whole in a pipe."""
+    """Write one line per object, never folded: ids stay whole in a pipe."""
     cells = [[str(spell_number(value)) for value in row] for row in (columns, *rows)]
     widths = [max(cell_len(row[column]) for row in cells) for column in range(len(columns))]
     lines = [
@@ -135,7 +135,7 @@ def drop_broken() -> None:
 
 
 def is_unread(ending: BaseException) -> bool:
-    """Whether nobody reads the output any more; rich ends the program then."""
+    """Return True if nobody reads the output any more; rich ends the program then."""
     return isinstance(ending, BrokenPipeError) or (
         isinstance(ending, SystemExit) and isinstance(ending.__context__, BrokenPipeError)
     )

@@ -1,4 +1,4 @@
-"""What a person at the terminal is shown and asked, on stderr, before something becomes public, is spent or ends."""
+"""Asks the person at the terminal, on stderr, before something becomes public, is spent or ends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def require(review: ReviewInfo | ClassReview, otherwise: str, problem: Mapping[s
     """Show a review on stderr and go on only if the person at the terminal says so.
 
     Args:
-        otherwise: What is the case, and what to do, unless somebody says yes.
+        otherwise: The situation and the remedy, for a refusal unless somebody says yes.
 
     Raises:
         ClientError: They say no, or there is nobody to ask.
@@ -42,7 +42,7 @@ def skip() -> None:
 
 
 def describe(read: ReviewInfo | ClassReview | ImageSchema) -> dict[str, object]:
-    """What was read, or declared public, beside the classes."""
+    """Describe what was read, or declared public, beside the classes."""
     each = f", each with at most {read.records_per_unit} images" if read.records_per_unit > 1 else ""
     size = f"{read.width}×{read.height}×{read.channels}"
     return {"unit": f"{read.num_units:,} × {read.unit}{each}", "images": size}
@@ -77,16 +77,16 @@ def confirm(question: str, *, yes: bool) -> None:
     """
     said = True if yes else answer(question)
     if said is None:
-        raise InvalidInput(f"{question} Nobody can be asked here, so nothing was done: add --yes if you mean it.")
+        raise InvalidInput(f"{question} Nobody can answer here, so nothing was done: add --yes if you mean it.")
     if not said:
         raise InvalidInput("You did not say yes, so nothing was done.")
 
 
 def accept_low_utility(warning: Callable[[], str]) -> bool:
-    """Whether somebody at the terminal was asked, before budget is spent on what is of little use, and said yes.
+    """Ask the person at the terminal before budget is spent on a result of little use; True if they said yes.
 
     Args:
-        warning: What the plan says of it; empty if it is of use.
+        warning: Warning of the plan; empty if the job is of use.
 
     Raises:
         InvalidInput: The answer is no.
@@ -94,13 +94,13 @@ def accept_low_utility(warning: Callable[[], str]) -> bool:
     if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
         return False
     said = warning()
-    if said and not answer(f"{said} Spend budget on it all the same?"):
+    if said and not answer(f"{said} Spend budget on it anyway?"):
         raise InvalidInput("You did not say yes, so nothing was done.")
     return bool(said)
 
 
 def answer(question: str) -> bool | None:
-    """Whether the person at the terminal says yes; None if there is nobody to ask.
+    """Return True if the person at the terminal says yes; None if there is nobody to ask.
 
     Args:
         question: Asked on stderr, since a program may read stdout.

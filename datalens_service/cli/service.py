@@ -1,4 +1,4 @@
-"""Which service a command talks to, with which key, and what is meant by an id or a name there."""
+"""Finds the service that a command talks to, its key, and what an id or a name means there."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _REMOVED: Final = frozenset({"deleted", "invalid"})
 
 @dataclass(frozen=True)
 class Service:
-    """Which service a command asks, and how it says what came of it."""
+    """The service that a command talks to, and how its answers are printed."""
 
     url: options.Url = DEFAULT_URL
     api_key: options.ApiKey = ""

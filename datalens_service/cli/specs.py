@@ -1,4 +1,4 @@
-"""From options to a `TrainingSpec`."""
+"""Turns options into a `TrainingSpec`."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ Model = TypeVar("Model", bound="BaseModel")
 
 @dataclass(frozen=True)
 class MethodOptions:
-    """What the command line says of a method and of its price.
+    """Options of the command line that choose a method and its price.
 
     Attributes:
         delta: δ; None leaves it to the data set.
         settings: `key=value` parameters of the method, or of the evaluation with `evaluation.` in front.
-        purpose: Of the preset auto: "look" or "teach".
+        purpose: Purpose of the preset auto: "look" or "teach".
     """
 
     epsilon: options.Epsilon
@@ -45,7 +45,7 @@ class MethodOptions:
 
 @dataclass(frozen=True)
 class SpecOptions(MethodOptions):
-    """What the command line says about a job."""
+    """Options of the command line that describe a job."""
 
     seed: options.Seed = 0
     synthetic_images: options.SyntheticImages = 10_000
@@ -55,7 +55,7 @@ class SpecOptions(MethodOptions):
 
     @property
     def changes_preset(self) -> bool:
-        """Whether parameters of a method are named that a preset chooses; a service takes no such request."""
+        """Return True if parameters of a method are named that a preset chooses; a service takes no such request."""
         return self.method is None and any(not setting.startswith(_EVALUATION) for setting in self.settings or ())
 
     def with_encoders(self, read: Callable[[Path], Mapping[str, Any]]) -> SpecOptions:
@@ -72,7 +72,7 @@ class SpecOptions(MethodOptions):
         """The training request for a data set with this public schema.
 
         Raises:
-            InvalidSpec: As `build_request`, or something does not go with the method that the preset chooses.
+            InvalidSpec: An option does not fit, or does not go with the method that the preset chooses.
         """
         from datalens_service.planning.requested_spec import RequestedSpec
         from datalens_service.spec import TrainingSpec
@@ -99,7 +99,7 @@ class SpecOptions(MethodOptions):
         return request
 
     def _state(self, chosen: dict[str, Any]) -> dict[str, Any]:
-        """All that was said, as JSON, beside what was chosen."""
+        """State all options as JSON, beside what was chosen."""
         request: dict[str, Any] = {
             **chosen,
             "epsilon": self.epsilon,
@@ -167,7 +167,7 @@ def _parse_value(text: str) -> Any:
 
 @dataclass(frozen=True)
 class MetadataOptions:
-    """What the command line says of the metadata of a data set; the names are those of an upload's form."""
+    """Options of the command line for the metadata of a data set; the names are those of an upload's form."""
 
     class_names: options.ClassNames = None
     ignore_groups: options.IgnoreGroups = False
@@ -180,7 +180,7 @@ class MetadataOptions:
 
 @dataclass(frozen=True)
 class ReadingOptions(MetadataOptions):
-    """What the command line says of how a data set is to be read."""
+    """Options of the command line that say how a data set is to be read."""
 
     records_per_unit: options.RecordsPerUnit = None
     classes_per_unit: options.ClassesPerUnit = None
@@ -196,8 +196,8 @@ def build_choices(fields: Mapping[str, object]) -> ReadingChoices:
     """The choices of an owner.
 
     Args:
-        fields: Of the form of an upload (`dataset_declaration.DatasetForm`), by their names; None and False are left
-            out.
+        fields: Fields of the form of an upload (`dataset_declaration.DatasetForm`), by their names; None and False are
+            left out.
 
     Raises:
         InvalidInput: A field is out of range, or lacks another one.

@@ -88,7 +88,7 @@ class AsyncClient(_Threads):
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections of this client."""
         await self._call(self._target.close)
         self._pool.shutdown(wait=False)
 
@@ -136,7 +136,7 @@ class AsyncClient(_Threads):
     wait_for_audit = _awaited(Client.wait_for_audit)
 
     async def jobs(self) -> AsyncIterator[AsyncJobHandle]:
-        """All jobs, newest first, fetched page by page."""
+        """Yield all jobs, newest first, fetched page by page."""
         async for job in self._iterate(self._target.jobs()):
             yield AsyncJobHandle.bind(job, self._pool)
 

@@ -26,11 +26,11 @@ class AuditOperations:
         return self._transport.send("POST", "/v1/audits", AuditInfo, options)
 
     def get_audit(self, audit_id: str) -> AuditInfo:
-        """One audit as it is now."""
+        """Return an audit as it is now."""
         return self._transport.send("GET", f"/v1/audits/{audit_id}", AuditInfo)
 
     def audits(self) -> Iterator[AuditInfo]:
-        """All audits, newest first, fetched page by page."""
+        """Yield all audits, newest first, fetched page by page."""
         return self._transport.iter_items("/v1/audits", AuditInfo)
 
     def download_audit_picture(self, audit_id: str, path: Path) -> Path:

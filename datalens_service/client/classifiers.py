@@ -16,11 +16,11 @@ class ClassifierOperations:
     _transport: Transport
 
     def classifiers(self) -> Iterator[ClassifierInfo]:
-        """All classifiers, newest first, fetched page by page."""
+        """Yield all classifiers, newest first, fetched page by page."""
         return self._transport.iter_items("/v1/classifiers", ClassifierInfo)
 
     def get_classifier(self, classifier_id: str) -> ClassifierInfo:
-        """One classifier with its card."""
+        """Return a classifier with its card."""
         return self._transport.send("GET", f"/v1/classifiers/{classifier_id}", ClassifierInfo)
 
     def predict(self, classifier_id: str, images: Path) -> PredictionsInfo:
@@ -50,7 +50,7 @@ class ClassifierOperations:
         """The classifier of a job as a file.
 
         Args:
-            path: Where to write; replaced once the download is complete.
+            path: Path of the file, which is replaced once the download is complete.
             format: `safetensors`, `onnx`, or `archive`: a zip with both, card, checksums and proof.
             license: SPDX id, for example CC-BY-4.0, in the archive; `other` chooses none.
         """

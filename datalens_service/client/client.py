@@ -17,7 +17,7 @@ class Client(DatasetOperations, JobOperations, ClassifierOperations, AuditOperat
         url: Address of the service.
         api_key: A key made by `datalens serve` or `datalens keys create`.
         timeout: Seconds to wait for a response; uploads get more.
-        voice: Whose words errors of the service use; the arguments of Python have the names of REST.
+        voice: Interface whose words errors of the service use; the arguments of Python have the names of REST.
 
     Every method raises `ClientError` where the service refuses, and its subclass `ServiceUnreachable` where nobody
     answers.
@@ -38,5 +38,5 @@ class Client(DatasetOperations, JobOperations, ClassifierOperations, AuditOperat
         self.close()
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections of this client."""
         self._transport.close()

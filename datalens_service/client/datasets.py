@@ -61,36 +61,36 @@ class DatasetOperations:
 
         Class names become public with the budget. Unless they are declared here or confirmed unseen, the answer has
         the state "review" and says in `review` what was read: `confirm_dataset` opens the budget then, and
-        `delete_dataset` drops the upload.
+        `delete_dataset` deletes the upload.
 
         Args:
             path: The file; its contents decide the format.
             epsilon: Lifetime budget of these records.
-            delta: Of the budget; None takes min(1e-5, n^-1.1).
+            delta: δ of the budget; None takes min(1e-5, n^-1.1).
             name: All keys that list data sets see it; None takes the name of the file.
             class_names: Public class names, which confirms them; None leaves them to the format.
-            confirm_classes: Whether the class names that the file brings along may become public unseen.
+            confirm_classes: True if the class names that the file brings along may become public unseen.
             records_per_unit: Most training images of one group, if the file groups its images.
             classes_per_unit: Most classes that one group reaches; None puts no further bound.
             unit: Word for one group, for example "patient".
-            public_test: Whether the test split is public: figures measured on it may be passed on.
-            public_records: Whether all records are public, so that jobs may start from them (`public_data`).
+            public_test: True if the test split is public: figures measured on it may be passed on.
+            public_records: True if all records are public, so that jobs may start from them (`public_data`).
             public_license: Under which licence public records may be passed on, in words.
             shares_budget_with: Id of a dataset whose budget pays for this one, too: for data that grows.
-            leave_out_constant_images: Whether training images of a single colour are left out.
-            ignore_groups: Whether single images are protected although the file groups them.
+            leave_out_constant_images: True if training images of a single colour are left out.
+            ignore_groups: True if single images are protected although the file groups them.
             group_column: Column of the metadata with the groups; None takes the usual names.
             label_column: The same of the labels.
-            encoding: Of metadata, and of names in archives, that are not UTF-8.
-            skip_unreadable: Whether files that cannot be read are left out.
-            allow_identifying_classes: Whether class names may look like persons.
+            encoding: Encoding of metadata, and of names in archives, that are not UTF-8.
+            skip_unreadable: True if files that cannot be read are left out.
+            allow_identifying_classes: True if class names may look like persons.
             prepare_size: Pixels to which every image is brought, 64 or "96x48" (width x height); None takes images as
                 they are.
             prepare_fit: "resize" (None) or "crop".
             prepare_colour: "grey" (None) or "rgb".
             prepare_window: Values that become 0 and 255 in images of more than 8 bits.
-            prepare_frame: Which frame is read of files with several, from 1.
-            upload_id: Of an unfinished upload of this file; it is resumed.
+            prepare_frame: Number of the frame that is read of files with several, from 1.
+            upload_id: Id of an unfinished upload of this file, which is resumed.
             on_bytes: Called as the upload proceeds.
         """
         declaration = {name: value for name, value in locals().items() if name not in _NOT_DECLARED}
@@ -142,7 +142,7 @@ class DatasetOperations:
         """Send a file in chunks, each with a checksum, across interruptions; returns the id of the upload.
 
         Args:
-            upload_id: Of an unfinished upload of this file; it is resumed.
+            upload_id: Id of an unfinished upload of this file, which is resumed.
         """
         size = path.stat().st_size
         upload = self._begin_upload(size, path.name) if upload_id is None else self._get_upload(upload_id)
@@ -175,11 +175,11 @@ class DatasetOperations:
         return dataset
 
     def dataset(self, dataset_id: str) -> DatasetInfo:
-        """One dataset."""
+        """Return the dataset with this id."""
         return self._transport.send("GET", f"/v1/datasets/{dataset_id}", DatasetInfo)
 
     def datasets(self) -> Iterator[DatasetInfo]:
-        """All datasets, newest first, fetched page by page."""
+        """Yield all datasets, newest first, fetched page by page."""
         return self._transport.iter_items("/v1/datasets", DatasetInfo)
 
     def validation(self, dataset_id: str) -> ValidationInfo:

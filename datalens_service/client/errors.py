@@ -1,4 +1,4 @@
-"""What both clients raise."""
+"""Errors that both clients raise."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ class ClientError(Exception):
     Attributes:
         slug: Stable name of the problem type, for example `privacy-budget-exceeded`.
         title: The type in words.
-        detail: What to change.
+        detail: A sentence that says what to change.
         status: HTTP status; None if there was no response.
         problem: The whole problem document; empty if there was none.
         request: Method and path that were refused; empty if nothing was sent.

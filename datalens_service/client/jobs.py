@@ -26,7 +26,7 @@ class EventParser:
     """Builds events from the lines of a stream (Server-Sent Events).
 
     Attributes:
-        ended: Whether the job has ended, so that no event follows.
+        ended: True if the job has ended, so that no event follows.
     """
 
     def __init__(self, last_id: int) -> None:
@@ -81,7 +81,7 @@ class JobHandle(Job):
         return self._client.cancel(self.id)
 
     def report(self, *, audience: Audience = "owner") -> dict[str, Any]:
-        """Its report, once it has succeeded."""
+        """Return its report, once it has succeeded."""
         return self._client.report(self.id, audience=audience)
 
     @accept_earlier_names(n="synthetic_images")
@@ -95,7 +95,7 @@ class JobHandle(Job):
         classes: Sequence[str] = (),
         seed: int | None = None,
     ) -> Path:
-        """Its synthetic images as a file."""
+        """Download its synthetic images as a file."""
         return self._client.download(
             self.id,
             path,
@@ -113,7 +113,7 @@ class JobOperations:
     _transport: Transport
 
     def plan(self, dataset_id: str, spec: Spec) -> PlanInfo:
-        """What a job would cost; nothing is reserved."""
+        """Return what a job would cost; nothing is reserved."""
         body = {"dataset_id": dataset_id, "spec": requests.encode_spec(spec)}
         return self._transport.send("POST", "/v1/plans", PlanInfo, {"json": body})
 
@@ -132,7 +132,7 @@ class JobOperations:
             spec: A `TrainingSpec` or its JSON form.
             priority: From 0 to 9: of jobs that wait, higher ones are taken first. None is that of most jobs, 5.
             idempotency_key: The same key with the same request is the same job; None draws a new one.
-            accept_low_utility: Whether budget may be spent although the plan has a warning.
+            accept_low_utility: True if budget may be spent although the plan has a warning.
         """
         body = {
             "dataset_id": dataset_id,
@@ -144,11 +144,11 @@ class JobOperations:
         return self._send("POST", "/v1/jobs", {"json": requests.drop_unset(body), "headers": headers})
 
     def get_job(self, job_id: str) -> JobHandle:
-        """One job as it is now."""
+        """Return a job as it is now."""
         return self._send("GET", f"/v1/jobs/{job_id}")
 
     def jobs(self) -> Iterator[JobHandle]:
-        """All jobs, newest first, fetched page by page."""
+        """Yield all jobs, newest first, fetched page by page."""
         return (JobHandle.bind(job, self) for job in self._transport.iter_items("/v1/jobs", Job))
 
     def update_job(
@@ -162,7 +162,7 @@ class JobOperations:
         return self._send("POST", f"/v1/jobs/{job_id}:cancel")
 
     def pause(self, job_id: str) -> JobHandle:
-        """Ask a job to pause; its reservation and what it has reached stay."""
+        """Ask a job to pause; it keeps its reservation and its progress."""
         return self._send("POST", f"/v1/jobs/{job_id}:pause")
 
     def resume(self, job_id: str) -> JobHandle:
@@ -225,7 +225,7 @@ class JobOperations:
         return self._transport.send("GET", f"/v1/jobs/{job_id}/artifacts", FileList).items
 
     def download_file(self, job_id: str, name: str, path: Path) -> Path:
-        """One of them."""
+        """Download one of the files of a job."""
         return self._transport.save(f"/v1/jobs/{job_id}/artifacts/{name}", {}, path)
 
     def download_samples(self, job_id: str, path: Path) -> Path:
@@ -252,10 +252,10 @@ class JobOperations:
 
         Args:
             job_id: A job whose images are ready (`Job.released_at`); they may still be measured.
-            path: Where to write; replaced once the download is complete.
+            path: Path of the file, which is replaced once the download is complete.
             format: "npz", "parquet", "imagefolder" (a zip) or "webdataset" (a tar).
-            synthetic_images: How many; None takes what the job packed.
-            per_class: How many of each class, instead.
+            synthetic_images: Number of images; None takes those that the job packed.
+            per_class: Number of images of each class, instead.
             classes: Names of classes, or their numbers in label order, which take turns; empty takes all.
             seed: Repeats a draw; None takes from what the job packed as far as that goes.
         """

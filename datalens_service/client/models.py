@@ -18,13 +18,13 @@ class ResponseModel(BaseModel):
 
 
 class _Ending(ResponseModel):
-    """What comes to an end."""
+    """Base of things that come to an end."""
 
     state: str
 
     @property
     def ended(self) -> bool:
-        """Whether nothing will change any more."""
+        """Return True if nothing will change any more."""
         return self.state in ENDED
 
 
@@ -40,7 +40,7 @@ class Budget(ResponseModel):
 
 
 class ImageSchema(ResponseModel):
-    """What the owner declared public."""
+    """Facts that the owner declared public."""
 
     channels: int
     height: int
@@ -83,7 +83,7 @@ class DatasetInfo(ResponseModel):
 
 
 class NoticeInfo(ResponseModel):
-    """What was read otherwise than the owner may expect. Private."""
+    """Says what was read otherwise than the owner may expect. Private."""
 
     code: str
     message: str
@@ -100,7 +100,7 @@ class ReviewedClass(ResponseModel):
 
 
 class ReviewInfo(ResponseModel):
-    """How an upload was read, for its owner to confirm. Private: its class names become public with the budget."""
+    """Says how an upload was read, for its owner to confirm. Private: its class names become public with the budget."""
 
     classes: tuple[ReviewedClass, ...]
     unit: str
@@ -142,7 +142,7 @@ class BadFile(ResponseModel):
 
 
 class ValidationInfo(ResponseModel):
-    """What came of an upload. Private: for the owner of the data alone."""
+    """The result of reading an upload. Private: for the owner of the data alone."""
 
     dataset_id: str
     state: str
@@ -158,7 +158,7 @@ class ValidationInfo(ResponseModel):
 
 
 class Receipt(ResponseModel):
-    """What a deletion removed, and what stays."""
+    """Lists what a deletion removed, and what stays."""
 
     dataset_id: str
     deleted_at: datetime
@@ -169,7 +169,7 @@ class Receipt(ResponseModel):
 
 
 class ClassifierInfo(ResponseModel):
-    """A released classifier."""
+    """A released classifier with its classes."""
 
     id: str
     name: str
@@ -179,7 +179,7 @@ class ClassifierInfo(ResponseModel):
 
 
 class PredictionInfo(ResponseModel):
-    """What a classifier says of one image."""
+    """The classifier's answer for one image."""
 
     file: str | None
     class_name: str
@@ -187,14 +187,14 @@ class PredictionInfo(ResponseModel):
 
 
 class PredictionsInfo(ResponseModel):
-    """What a classifier says of each image, in order."""
+    """The classifier's answer for each image, in order."""
 
     class_names: tuple[str, ...]
     items: tuple[PredictionInfo, ...]
 
 
 class IndividualEpsilon(ResponseModel):
-    """What a job happened to cost one record. For whoever holds the record."""
+    """The privacy loss that a job happened to cost one record. For whoever holds the record."""
 
     epsilon: Stated
     epsilon_of_job: Stated
@@ -220,7 +220,7 @@ class FileList(ResponseModel):
 
 
 class Cost(ResponseModel):
-    """What a run costs; known before it starts."""
+    """The cost of a run, known before it starts."""
 
     method: str = ""
     images: int
@@ -240,7 +240,7 @@ class Cost(ResponseModel):
 
 
 class Expectation(ResponseModel):
-    """What jobs like one that is planned reached."""
+    """The range that jobs like one that is planned have reached."""
 
     accuracy_low: float
     accuracy_high: float
@@ -281,7 +281,7 @@ class Comparison(ResponseModel):
 
 
 class PlanInfo(ResponseModel):
-    """What a job would cost, and whether the dataset's account pays for it."""
+    """The price of a job, and whether the dataset's account pays for it."""
 
     spec: dict[str, Any]
     cost: Cost
@@ -293,7 +293,7 @@ class PlanInfo(ResponseModel):
 
 
 class Progress(ResponseModel):
-    """How far a phase of a job is."""
+    """Says how far a phase of a job is."""
 
     phase: str | None
     value: int
@@ -302,7 +302,7 @@ class Progress(ResponseModel):
 
 
 class JobPrivacy(ResponseModel):
-    """What a job has spent so far."""
+    """The budget that a job has spent so far."""
 
     epsilon_spent: Stated
     epsilon_limit: Stated
@@ -359,9 +359,9 @@ class Job(_Ending):
     created_at: datetime
     started_at: datetime | None
     released_at: datetime | None = None
-    """When its images became ready; they may still be measured. None until then."""
+    """The time at which its images became ready; they may still be measured. None until then."""
     finished_at: datetime | None
     waiting_reason: str | None = None
     error: dict[str, Any] | None
     links: dict[str, str | None] = {}
-    """What is possible in its state, and what it has made."""
+    """Addresses of possible actions and of results."""

@@ -1,4 +1,4 @@
-"""What requests are made of: types, limits of time and size, and how values are written."""
+"""Parts of requests: types, limits of time and size, and how values are written."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal

@@ -1,4 +1,4 @@
-"""Which errors are retried, after which delay, and for how long."""
+"""Decides which errors are retried, after which delay, and for how long."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ class RetryPolicy:
         return delay
 
     def poll(self, read: Callable[[], Reading], interval: float) -> Iterator[Reading]:
-        """What is read, again and again, so many seconds apart; a service that does not respond is waited for."""
+        """Read a value again and again, so many seconds apart; a service that does not respond is waited for."""
         while True:
             try:
                 reading = read()

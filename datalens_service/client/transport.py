@@ -35,7 +35,7 @@ class Transport:
         self._http = httpx2.Client(base_url=self.url, headers=headers, trust_env=not is_loopback(self.url))
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections of this client."""
         self._http.close()
 
     def send(
@@ -55,7 +55,7 @@ class Transport:
         return raise_for_problem(response)
 
     def iter_items(self, path: str, model: type[ParsedModel]) -> Iterator[ParsedModel]:
-        """All items of a list, fetched page by page."""
+        """Yield all items of a list, fetched page by page."""
         cursor: str | None = None
         while True:
             params = requests.encode_form({"limit": requests.PAGE_SIZE, "after": cursor})
@@ -101,7 +101,7 @@ DEFAULT_URL: Final = "http://127.0.0.1:8000"
 
 
 def is_loopback(url: str) -> bool:
-    """Whether an address means this machine.
+    """Return True if an address means this machine.
 
     Raises:
         ClientError: Not an HTTP address.

@@ -1,4 +1,4 @@
-"""Labelled image sets: reading, keeping, dealing to shards and exporting them.
+"""Labelled image sets: reading, keeping, assigning to shards and exporting them.
 
 A file that cannot be used is refused by InvalidDataset, with a sentence that says what to change.
 """
@@ -21,7 +21,7 @@ from datalens_service.errors import InvalidDataset
 
 
 def detect(path: Path, choices: ReadingChoices = AS_IT_IS, *, limits: Limits = DEFAULT_LIMITS) -> str:
-    """Format of an upload, a key of `READERS`, by its contents; its name plays no part.
+    """Detect the format of an upload, a key of `READERS`, by its contents; its name plays no part.
 
     Raises:
         InvalidDataset: No reader recognises it, or its archive is refused.
@@ -31,15 +31,24 @@ def detect(path: Path, choices: ReadingChoices = AS_IT_IS, *, limits: Limits = D
 
 
 def read_upload(path: Path, choices: ReadingChoices = AS_IT_IS, *, limits: Limits | None = None) -> Upload:
-    """Read an upload of any known format, within `limits`, by default those for the choices; the caller adds the
-    partition key."""
+    """Read an upload of any known format.
+
+    Args:
+        limits: Caps on what is read; None takes those for the choices.
+
+    Returns:
+        Schema, training split and test split; the caller adds the partition key to make a `Dataset`.
+
+    Raises:
+        InvalidDataset: The file cannot be used; the message says what to change.
+    """
     return read_with_notices(path, choices, limits=limits)[0]
 
 
 def read_with_notices(
     path: Path, choices: ReadingChoices = AS_IT_IS, *, limits: Limits | None = None
 ) -> tuple[Upload, tuple[Notice, ...]]:
-    """The same with what its owner should know of how it was read. Notices are private."""
+    """Read an upload, and return it with notices for its owner about how it was read. Notices are private."""
     limits = limits or choose_limits(choices)
     with open_source(_existing(path), limits, choose_decoder(choices), choices.encoding) as source:
         _, upload = read_source(source, choices)
@@ -47,7 +56,7 @@ def read_with_notices(
 
 
 def read_source(source: Source, choices: ReadingChoices) -> tuple[str, Upload]:
-    """Format and contents of an opened upload; what its owner should know is in `source.notices` afterwards."""
+    """Return format and contents of an opened upload; notices for its owner are in `source.notices` afterwards."""
     name = recognised(source, choices)
     if choices.label_column is not None and not READERS[name].has_label_column:
         raise InvalidDataset("⟦label_column⟧ was declared, but the upload has no table whose columns hold labels.")
@@ -63,7 +72,7 @@ def read_source(source: Source, choices: ReadingChoices) -> tuple[str, Upload]:
 
 
 def choose_decoder(choices: ReadingChoices) -> PictureDecoder:
-    """What decodes the images; the library that reads DICOM is imported where it may be needed."""
+    """Return the decoder of the images; the library that reads DICOM is imported where it may be needed."""
     if choices.preparation is None:
         return STRICT
     from datalens_service.data.preparation.pictures import preparing_decoder
@@ -72,7 +81,7 @@ def choose_decoder(choices: ReadingChoices) -> PictureDecoder:
 
 
 def choose_limits(choices: ReadingChoices) -> Limits:
-    """Caps on what is read: larger where images are resized one by one."""
+    """Return the caps on what is read: larger where images are resized one by one."""
     return DEFAULT_LIMITS if choices.preparation is None else PREPARE_LIMITS
 
 

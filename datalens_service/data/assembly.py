@@ -1,6 +1,6 @@
 """From the index of an upload to its records: the checks that every format passes, in one order.
 
-Names come first, since they become public; then who belongs together; pixels last, as they take longest.
+Names come first, since they become public; then groups of records; pixels last, as they take longest.
 """
 
 from collections import Counter
@@ -46,10 +46,10 @@ class Assembled(NamedTuple):
 
 
 def assemble(index: UploadIndex, choices: ReadingChoices, notices: Notices) -> Assembled:
-    """Records of an upload, checked.
+    """Read and check the records of an upload.
 
     Raises:
-        UnusableFiles: Naming all files that cannot be used.
+        UnusableFiles: Names all files that cannot be used.
     """
     index = _without_unlabelled_test(index, notices)
     splits = [index.train] if index.test is None else [index.train, index.test]
@@ -87,7 +87,7 @@ def build_upload(train: Split, test: Split | None, class_names: ClassNames) -> U
 
 
 def with_training_rows(upload: Upload, rows: NDArray[np.int64]) -> Upload:
-    """The upload with some of its training records alone, as it was declared.
+    """Return the upload with some of its training records alone, as it was declared.
 
     Raises:
         InvalidDataset: Fewer than two units remain.
@@ -98,7 +98,7 @@ def with_training_rows(upload: Upload, rows: NDArray[np.int64]) -> Upload:
 
 
 def with_public_test(upload: Upload, names: Mapping[int, str] | None = None) -> Upload:
-    """The upload with its test split declared public.
+    """Return the upload with its test split declared public.
 
     Args:
         names: One name of each person, by `Split.groups`, for a refusal.
@@ -117,10 +117,10 @@ def with_public_test(upload: Upload, names: Mapping[int, str] | None = None) -> 
 
 
 def with_preparation(upload: Upload, settings: PrepareSettings | None) -> Upload:
-    """The same upload, whose schema says how its images were prepared, if they were.
+    """Record in the schema how the images were prepared, if they were.
 
     Raises:
-        InvalidDataset: The images have another size than they were brought to.
+        InvalidDataset: The images have another size than the settings.
     """
     if settings is None:
         return upload
@@ -136,7 +136,7 @@ def _checked(upload: Upload, preparation: PrepareSettings | None) -> Upload:
 
 
 def _read_groups(index: UploadIndex, names: ClassNames, choices: ReadingChoices) -> list[Groups]:
-    """Groups of each split; those of test images say something only beside those of training images."""
+    """Read the groups of each split; those of test images mean something only beside those of training images."""
     groups = _publishable_groups(index, names, choices)
     if choices.group_column is not None and not groups.are_known:
         raise InvalidDataset("⟦group_column⟧ was declared, but nothing of that name in the upload says who is who.")
@@ -148,7 +148,7 @@ def _read_groups(index: UploadIndex, names: ClassNames, choices: ReadingChoices)
 
 
 def _publishable_groups(index: UploadIndex, names: ClassNames, choices: ReadingChoices) -> Groups:
-    """Groups of the training split, after refusing class names that are those of persons, or look like it."""
+    """Read the groups of the training split, after refusing class names that are those of persons, or look like it."""
     if choices.allow_identifying_classes:
         return index.train.read_groups()
     refuse_persons(index.persons_as_classes, "they are PatientID or PatientName of their DICOM files", len(names))
@@ -160,7 +160,7 @@ def _publishable_groups(index: UploadIndex, names: ClassNames, choices: ReadingC
 
 
 def _classes_that_are_groups(labels: Sequence[str], groups: Sequence[str | None]) -> tuple[str, ...]:
-    """Labels that are the name of the group of each of their records; small numbers say nothing."""
+    """List the labels that are the name of the group of each of their records; small numbers mean nothing."""
     keys_of = dict[str, set[str]]()
     for label, group in zip(labels, groups, strict=False):
         keys_of.setdefault(label, set()).add(group_key(group or ""))
@@ -168,7 +168,7 @@ def _classes_that_are_groups(labels: Sequence[str], groups: Sequence[str | None]
 
 
 def _without_unlabelled_test(index: UploadIndex, notices: Notices) -> UploadIndex:
-    """The same without a test split that has no labels, which is noted."""
+    """Drop a test split that has no labels, and note that."""
     if index.test is None or not index.test.labels.words or not has_no_labels(index.test.labels):
         return index
     words = index.test.labels.words
@@ -178,11 +178,11 @@ def _without_unlabelled_test(index: UploadIndex, notices: Notices) -> UploadInde
 
 
 def _read_images(splits: Sequence[RecordIndex]) -> list[DecodedImages]:
-    """Images of all splits, alike.
+    """Read the images of all splits, which must be alike.
 
     Raises:
-        UnusableFiles: Naming all files that cannot be used.
-        InvalidDataset: Images are not alike: one offer for those of all splits; or none of a split can be read.
+        UnusableFiles: Names all files that cannot be used.
+        InvalidDataset: Images are not alike, with one offer for all splits; or none of a split can be read.
     """
     found, shapes, bad_files = list[DecodedImages](), Counter[Shape](), tuple[BadFile, ...]()
     for index in splits:
@@ -206,7 +206,7 @@ def _read_images(splits: Sequence[RecordIndex]) -> list[DecodedImages]:
 def _read_splits(
     splits: Sequence[RecordIndex], labels: Sequence[Labels], persons: Sequence[Persons]
 ) -> tuple[Split, Split | None]:
-    """Records of the training and the test split; units are made of training records alone."""
+    """Read the records of the training and the test split; units are made of training records alone."""
     images = _read_images(splits)
     train = _split(images[0], labels[0], persons[0])
     return train, None if len(splits) == 1 else _split(images[1], labels[1], persons[1]._replace(units=None))
@@ -221,7 +221,7 @@ def _split(decoded: DecodedImages, labels: Labels, persons: Persons) -> Split:
 def _note_names(
     splits: Sequence[RecordIndex], labels: Sequence[Labels], class_names: ClassNames, notices: Notices
 ) -> None:
-    """Note what may be persons in names of files, in all splits together."""
+    """Note names of files that may name persons, in all splits together."""
     files = [
         FileName(name, class_names[label], index is not splits[0])
         for index, numbers in zip(splits, labels, strict=True)
@@ -231,7 +231,7 @@ def _note_names(
 
 
 def _declare_units(groups: Groups, train: Split, choices: ReadingChoices) -> UnitDeclaration | None:
-    """What one unit is, by its owner; its name by the upload if the owner does not say. None: every record is one."""
+    """Return the declaration of a unit, named by the upload if the owner named none. None: every record is a unit."""
     if train.units is None or choices.ignore_groups:
         _check_no_units(choices)
         return None
@@ -277,7 +277,7 @@ def _build_schema(train: Split, class_names: Sequence[str], units: UnitDeclarati
 
 
 def _check_count(train: Split, unit: str) -> int:
-    """The number of units, of which there must be two."""
+    """Count the units, of which there must be two."""
     count = len(np.unique(train.unit_ids))
     if count < 2:
         raise InvalidDataset(

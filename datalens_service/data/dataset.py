@@ -24,11 +24,11 @@ GroupIds = NDArray[np.int64]
 MAXIMUM_CLASSES = 1000
 MINIMUM_KEY_BYTES: Final = 16
 NOBODY: Final = -1
-"""The group of a record of which nothing says who or what it belongs to."""
+"""The group of a record whose owner is not stated."""
 
 
 class Schema(Frozen):
-    """What the owner declares public: everything a run may depend on without a charge.
+    """Everything the owner declares public, and so everything a run may depend on without a charge.
 
     `num_units` is n, the public number of privacy units. By default one record is one unit; a unit of several
     records has a name of the owner's, and public bounds on its records and their classes (`privacy_units.py`).
@@ -43,24 +43,23 @@ class Schema(Frozen):
     records_per_unit: Annotated[int, Field(ge=1)] = 1
     classes_per_unit: Annotated[int, Field(ge=1)] = 1
     test_is_public: bool = False
-    """Whether the test split is public: figures measured on it may then be passed on."""
+    """True if the test split is public: figures measured on it may then be passed on."""
     records_are_public: bool = Field(default=False, exclude_if=operator.not_)
-    """Whether all records are public: methods may start from them; never changed after the upload."""
+    """True if all records are public: methods may start from them; never changed after the upload."""
     public_license: str = Field(default="", exclude_if=operator.not_)
     """Words of the owner under which public records may be passed on."""
     groups_ignored: bool = Field(default=False, exclude_if=operator.not_)
-    """Whether every record is a unit although the upload said which records belong together."""
+    """True if every record is a unit although the upload said which records belong together."""
     preparation: PrepareSettings | None = Field(default=None, exclude_if=operator.not_)
-    """How every image was brought to this size, if that was done before the upload or with it."""
+    """The settings that brought every image to this size, if that was done before the upload or with it."""
 
     @property
     def dimensions(self) -> int:
-        """Numbers per image."""
+        """Return the numbers per image."""
         return self.channels * self.height * self.width
 
     @property
     def num_classes(self) -> int:
-        """Number of declared classes."""
         return len(self.class_names)
 
 
@@ -72,9 +71,9 @@ class Split:
         images: uint8 (n, height, width, channels).
         labels: int64 (n,), in [0, num_classes).
         units: int64 (n,), identity of each record's unit (`privacy_units.py`); None: every record is its own.
-        groups: int64 (n,), the person (or account, …) whom each record is of, as the upload says it, also where single
-            records are the units; `NOBODY` where it does not say. The same number in two splits is the same person.
-            None: it says so of no record, or the split was stored by a version that did not keep it.
+        groups: int64 (n,), the person (or account, …) of each record by the upload, also where single
+            records are the units; `NOBODY` where it is not stated. The same number in two splits is the same person.
+            None: it is stated of no record, or the split was stored by a version that did not keep it.
     """
 
     images: Images
@@ -84,7 +83,7 @@ class Split:
 
     @property
     def unit_ids(self) -> UnitIds:
-        """int64 (n,): identity of each record's unit; by default its position."""
+        """Return the identity of each record's unit, int64 (n,); by default its position."""
         return np.arange(len(self.labels), dtype=np.int64) if self.units is None else self.units
 
     def take(self, rows: NDArray[np.int64]) -> Self:
@@ -96,7 +95,7 @@ class Split:
         return replace(self, images=self.images[rows], labels=self.labels[rows], units=units, groups=groups)
 
     def is_of_persons_in(self, other: Self) -> NDArray[np.bool_]:
-        """Say of each record, (n,), whether it is of a person who has records in the other split, too."""
+        """Tell of each record, (n,), whether it is of a person who has records in the other split, too."""
         if self.groups is None or other.groups is None:
             return np.zeros(len(self.labels), dtype=bool)
         shared: NDArray[np.bool_] = (self.groups != NOBODY) & np.isin(self.groups, other.groups)
@@ -104,7 +103,7 @@ class Split:
 
     @property
     def count(self) -> Private[int]:
-        """How many records there are; of units of several records, nobody but the owner may know it."""
+        """Return the number of records; where units have several, nobody but the owner may know it."""
         return Private(len(self.labels))
 
     def __repr__(self) -> str:
@@ -115,7 +114,7 @@ class Upload(NamedTuple):
     """Schema (public) and records (private), as they are read: nobody can train on them without a `Dataset`'s key.
 
     Attributes:
-        schema: What the owner declares public.
+        schema: Everything the owner declares public.
         train: The records the guarantee protects.
         test: The owner's own hold-out for measuring utility, or None. Numbers computed on it are for the
             owner only, and leave out persons who have training records.
@@ -128,7 +127,7 @@ class Upload(NamedTuple):
 
 @dataclass(frozen=True)
 class Dataset:
-    """An upload with the secret key that deals its records to shards.
+    """An upload with the secret key that assigns its records to shards.
 
     Attributes:
         partition_key: Secret, at least 16 bytes.
@@ -206,6 +205,6 @@ def check_units(schema: Schema, split: Split) -> None:
 
 
 def _classes_reached(numbers: NDArray[np.intp], labels: NDArray[np.int64], num_classes: int) -> NDArray[np.int64]:
-    """How many classes every unit has records of."""
+    """Count the classes that every unit has records of."""
     pairs = np.unique(numbers.astype(np.int64) * num_classes + labels)
     return np.bincount(pairs // num_classes)

@@ -18,7 +18,7 @@ _SPLIT_SEED: Final = 0
 
 
 def digits() -> Upload:
-    """Schema, training split (80 %) and test split (20 %), the same on every call.
+    """Return schema, training split (80 %) and test split (20 %), the same on every call.
 
     Raises:
         WorkerUnavailable: scikit-learn is not installed.

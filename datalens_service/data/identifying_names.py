@@ -1,4 +1,4 @@
-"""Whether class names look like names or numbers of persons: class names are published, and persons must not be.
+"""Class names that look like names or numbers of persons: class names are published, and persons must not be.
 
 A name alone decides for most patterns (`looks_identifying`); a few show only in the set of all names.
 """
@@ -52,7 +52,7 @@ _WHAT_TO_DO: Final = (
 
 
 def looks_identifying(name: str) -> bool:
-    """Whether a name looks like that of a person, a record or a date.
+    """Tell whether a name looks like that of a person, a record or a date.
 
     Digits alone are classes up to three of them; names with digits in them (covid19, h1n1, type-2) are, too.
     """
@@ -63,12 +63,12 @@ def looks_identifying(name: str) -> bool:
 
 
 def is_date(text: str) -> bool:
-    """Whether a text is a day, perhaps with a time of day, and nothing else."""
+    """Tell whether a text is a day, perhaps with a time of day, and nothing else."""
     return DATE.fullmatch(text.strip()) is not None
 
 
 def identifying_names(names: Sequence[str]) -> list[str]:
-    """Those of the class names that look like persons, in order."""
+    """List the class names that look like persons, in order."""
     numbered = [found["stem"].casefold() for found in map(_NUMBERED.fullmatch, names) if found]
     if len(numbered) == len(names) > 1 and set(numbered) <= _PERSON_STEMS:
         return list(names)
@@ -79,7 +79,7 @@ def check_publishable(names: Sequence[str], num_images: int) -> None:
     """Refuse class names that look like persons.
 
     Raises:
-        UnusableFiles: Naming them.
+        UnusableFiles: Names them.
         InvalidDataset: There are more classes than a set of this size has.
     """
     refuse_persons(identifying_names(names), "they look like identifiers of persons", len(names))

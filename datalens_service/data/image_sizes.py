@@ -1,4 +1,4 @@
-"""How large images may be, and how a size is written."""
+"""Limits on the size of images, and the notation of a size."""
 
 import re
 from typing import Annotated, Final, NamedTuple
@@ -6,14 +6,14 @@ from typing import Annotated, Final, NamedTuple
 from pydantic import BeforeValidator, WithJsonSchema
 
 MINIMUM_SIDE: Final = 4
-"""Pixels."""
+"""In pixels."""
 MAXIMUM_SIDE: Final = 256
-"""Pixels."""
+"""In pixels."""
 
 NOTATION: Final = f"64 (square) or 96x48 (width x height), {MINIMUM_SIDE} to {MAXIMUM_SIDE} pixels each"
-"""How a size is written, for whoever has to."""
+"""The notation of a size, for people who write one."""
 PATTERN: Final = "[0-9]{1,3}([x×][0-9]{1,3})?"
-"""Of a size, for forms and schemas."""
+"""Pattern of a size, for forms and schemas."""
 
 _SIZE: Final = re.compile(PATTERN)
 
@@ -29,10 +29,10 @@ class ImageSize(NamedTuple):
 
 
 def parse_size(value: object) -> ImageSize:
-    """A size as its owner writes it: `64`, `96x48` or `96×48`; a number is the side of a square.
+    """Read a size as its owner writes it: `64`, `96x48` or `96×48`; a number is the side of a square.
 
     Raises:
-        ValueError: Another notation, or a side out of range.
+        ValueError: The notation is another one, or a side is out of range.
     """
     text = str(value)
     sides = [int(side) for side in re.split("[x×]", text)] if _SIZE.fullmatch(text) else []

@@ -1,4 +1,4 @@
-"""What was read in a way that the owner of an upload may not expect. For the owner only: it depends on the records.
+"""Notices about an upload that was read in a way its owner may not expect. Private: they depend on the records.
 
 A notice is a stable code, a count and a few names; the sentence belongs to the code. Readers collect notices in
 `Source.notices` while they read.
@@ -19,7 +19,7 @@ _EXAMPLE_LENGTH: Final = 200
 
 
 class NoticeCode(StrEnum):
-    """What the notice is about; `MESSAGES` says what to do."""
+    """The subject of a notice; `MESSAGES` says what to do."""
 
     IGNORED_SPLIT = "ignored_split"
     IGNORED_FILES = "ignored_files"
@@ -70,8 +70,8 @@ MESSAGES: Final[dict[NoticeCode, str]] = {
     "behind, notes, licences, or others of no use to the format. Rename a file or folder that should be read.",
     NoticeCode.IGNORED_ARRAYS: "Arrays of the NPZ were ignored. Append val_images and val_labels to the training "
     "arrays if they should be trained on.",
-    NoticeCode.UNLABELLED_TEST: "The test split has no labels: all of them are missing, or negative, as where they are "
-    "kept back. It was left out, and nothing is measured on it. Add a test split with labels.",
+    NoticeCode.UNLABELLED_TEST: "The test split has no labels: all of them are missing or negative. It was left out, "
+    "and nothing is measured on it. Add a test split with labels.",
     NoticeCode.UNREADABLE_LEFT_OUT: "Files were left out, as you asked: they cannot be read as images, or have no "
     "label.",
     NoticeCode.MISSING_FILES: "Lines of the metadata name images that are not there. Add the images, or remove the "
@@ -81,8 +81,8 @@ MESSAGES: Final[dict[NoticeCode, str]] = {
     NoticeCode.PERSONS_IN_BOTH: "Persons (or whatever else the upload groups images by) have training images and test "
     "images. A model that has learned from a person does too well on that person's test images, so accuracy, fidelity "
     "and attacks leave these test images out. Put all images of one person into one split.",
-    NoticeCode.TEST_PERSONS_UNKNOWN: "The upload says of which persons training images are, but not these test images. "
-    "If a person is in both splits, figures measured on them are too good. Say it of test images, too.",
+    NoticeCode.TEST_PERSONS_UNKNOWN: "The upload names the persons of training images, but not of these test images. "
+    "If a person is in both splits, figures measured on them are too good. Name the persons of test images, too.",
     NoticeCode.PERSONS_IN_NAMES: "Names of several files may name the same person; those with most images come first. "
     "Each image is protected by itself, and not the person. If these are persons, add a metadata.csv with the columns "
     "file_name and patient (to a table a column patient, to an NPZ an array groups), and declare ⟦records_per_unit⟧.",
@@ -90,8 +90,8 @@ MESSAGES: Final[dict[NoticeCode, str]] = {
     "person. If they are different persons, give them keys that differ in more.",
     NoticeCode.KEYS_ALIKE: "Keys of persons differ only in punctuation or leading zeros, and were read as different "
     "persons. If they are one person, write the key in one way, so that this person is protected as a whole.",
-    NoticeCode.PLACEHOLDER_KEYS: "Keys stand for nobody, as anonymised exports have them. All training images of one "
-    "such key count as one person, and nothing tells whether these persons have other images. Name the persons.",
+    NoticeCode.PLACEHOLDER_KEYS: "Keys are placeholders, as in anonymised exports. All training images of one such key "
+    "count as one person, who may have other images under another key. Name the persons.",
     NoticeCode.UNUSED_COLUMNS: "Columns of the metadata are not used. Nothing of them is kept.",
     NoticeCode.SPLITS_READ: "Folders were read as splits: train or training, test or testing, val or validation. "
     "Rename one that is a class.",
@@ -100,12 +100,12 @@ MESSAGES: Final[dict[NoticeCode, str]] = {
     NoticeCode.RESIZED: "Images had another size and were brought to the one you chose.",
     NoticeCode.PROPORTIONS_CHANGED: "Images have other proportions than the size you chose, so what they show was "
     "stretched. Set ⟦prepare_fit⟧ to crop, or choose a size of their proportions.",
-    NoticeCode.CHANNELS_CONVERTED: "Images had other channels and were converted to those you chose, or to colour, as "
-    "others are in colour.",
+    NoticeCode.CHANNELS_CONVERTED: "Images had other channels and were converted: to those that you chose in "
+    "⟦prepare_colour⟧, or to colour, because other images are in colour.",
     NoticeCode.TRANSPARENCY_REMOVED: "Images were partly transparent and were laid on white.",
     NoticeCode.WINDOW_APPLIED: "Images had more than 8 bits; the values of a window became 0 to 255.",
     NoticeCode.FRAME_SELECTED: "Files had several frames and one was read: the first, or the one you named.",
-    NoticeCode.CHANNELS_FIRST: "An array of images has its channels before height and width, and was read so.",
+    NoticeCode.CHANNELS_FIRST: "An array of images has its channels before height and width, and was read that way.",
     NoticeCode.FLAT_IMAGES: "Images are rows of numbers and were read as squares of grey pixels.",
     NoticeCode.FLOATS_TO_255: "Images are floats above 1 and were read as 0 to 255, rounded.",
     NoticeCode.CLASSES_RENAMED: "The class names were assigned to the folders or labels in sorted order. Check them.",
@@ -116,10 +116,10 @@ MESSAGES: Final[dict[NoticeCode, str]] = {
     "one class.",
     NoticeCode.EMPTY_CLASSES: "Classes have no training image. A folder without images is no class; a declared class "
     "without images cannot be learned.",
-    NoticeCode.SINGLE_IMAGE_CLASSES: "Classes have a single training image. Nothing can be learned of one that would "
-    "not be about that image: join such a class with another, or leave it out.",
+    NoticeCode.SINGLE_IMAGE_CLASSES: "Classes have a single training image. A model of such a "
+    "class would show that image: merge the class with another, or leave it out.",
     NoticeCode.IMBALANCED_CLASSES: "The largest class has more than 100 times the images of these. Little can be "
-    "learned of so small classes beside it.",
+    "learned about such small classes.",
     NoticeCode.CONFLICTING_LABELS: "Images have the same pixels as one of another class. Which label is right?",
     NoticeCode.TEST_IN_TRAIN: "Test images have the same pixels as training images, so figures measured on them are "
     "too good. Remove them from one of the splits.",
@@ -128,14 +128,14 @@ MESSAGES: Final[dict[NoticeCode, str]] = {
     NoticeCode.CONSTANT_IMAGES: "Images show a single colour. Such an image occurs in many data sets and ties their "
     "budgets together; ⟦leave_out_constant_images⟧ leaves it out.",
     NoticeCode.CONSTANT_IMAGES_LEFT_OUT: "Images of a single colour were left out, as you asked.",
-    NoticeCode.REPEATED_IMAGES: "Images have the same pixels as an earlier one. Of protected images the promise covers "
-    "each record, not all copies together: remove the copies, or group them as one unit.",
+    NoticeCode.REPEATED_IMAGES: "Images have the same pixels as an earlier one. The guarantee covers each "
+    "record by itself, not all copies together: remove the copies, or group them as one unit.",
     NoticeCode.SHARES_RECORDS: "Images were uploaded before, so this data set shares the budget of that upload for "
     "ever.",
     NoticeCode.SHARES_CONSTANT_IMAGES: "Images that were uploaded before show a single colour. If the data sets have "
     "nothing else in common, use ⟦leave_out_constant_images⟧ next time.",
 }
-"""What each code means and what to do about it."""
+"""The meaning of each code, and advice on what to do about it."""
 
 
 def _check_printable(text: str) -> str:
@@ -152,7 +152,7 @@ class Notice(BaseModel):
 
     Attributes:
         code: Stable.
-        count: How many files, images, arrays, classes or persons it concerns.
+        count: Number of files, images, arrays, classes or persons it concerns.
         examples: The first of them.
     """
 
@@ -166,7 +166,7 @@ class Notice(BaseModel):
     @computed_field(description="What it means and what to do.")  # type: ignore[prop-decorator]
     @property
     def message(self) -> str:
-        """What it means and what to do."""
+        """Return its meaning, and advice on what to do."""
         return speak(MESSAGES[self.code])
 
 
@@ -191,7 +191,7 @@ class Notices:
             self._counts[code] = self._counts.get(code, 0) + number
 
     def collected(self) -> tuple[Notice, ...]:
-        """All of them, in the order of `NoticeCode`."""
+        """Return all notices, in the order of `NoticeCode`."""
         return tuple(
             Notice(code=code, count=self._counts[code], examples=tuple(self._examples.get(code, ())))
             for code in NoticeCode
@@ -200,7 +200,7 @@ class Notices:
 
 
 def count_notices(code: NoticeCode, notices: Iterable[Notice]) -> int:
-    """How many cases a notice counts; 0 without it."""
+    """Count the cases of a notice; 0 without it."""
     return sum(notice.count for notice in notices if notice.code is code)
 
 

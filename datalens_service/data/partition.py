@@ -1,4 +1,4 @@
-"""Which shard a privacy unit belongs to: a function of that unit alone.
+"""The shard of a privacy unit: a function of that unit alone.
 
 HMAC-SHA256(key, unit id) mod shards, for class-pure shards together with the record's own label. Sizes, order
 and labels of other units never enter, so emptying a unit changes exactly one shard; with class-pure shards, one
@@ -24,7 +24,7 @@ Shards = NDArray[np.int64]
 def assign_shards(
     key: bytes, unit_ids: NDArray[np.int64], num_shards: int, labels: Labels | None = None, num_classes: int = 1
 ) -> Shards:
-    """Shard of every record; records of one unit (and, with labels, of one class) share theirs.
+    """Assign a shard to every record; records of one unit (and, with labels, of one class) share theirs.
 
     Args:
         key: Secret of the data set, at least 16 bytes.
@@ -38,7 +38,7 @@ def assign_shards(
 
     Raises:
         InvalidDataset: The key is too short to be secret.
-        InvalidSpec: Class-pure shards that cannot be dealt evenly to the classes.
+        InvalidSpec: Class-pure shards cannot be shared out evenly among the classes.
     """
     check_partition_key(key)
     if labels is not None and (num_shards < num_classes or num_shards % num_classes):
@@ -52,7 +52,7 @@ def assign_shards(
 
 
 def members(shards: Shards, num_shards: int) -> list[NDArray[np.int64]]:
-    """Row numbers of each shard, in ascending order; a shard may be empty."""
+    """Return the row numbers of each shard, in ascending order; a shard may be empty."""
     order = np.argsort(shards, kind="stable")
     boundaries = np.searchsorted(shards[order], np.arange(1, num_shards))
     return np.split(order, boundaries)

@@ -1,7 +1,7 @@
-"""Whose images an upload holds: keys of persons, persons in both splits, and what of it the owner has to know.
+"""The persons in an upload: keys of persons, persons in both splits, and notices about them.
 
-A person is whatever an upload groups images by: a patient, an account. Everything here is private: it is said to the
-owner in notices and refusals, and nowhere else.
+A person is whatever an upload groups images by: a patient, an account. Everything here is private: it reaches the
+owner in notices and refusals, and nobody else.
 """
 
 import re
@@ -33,11 +33,11 @@ _PARTS: Final = re.compile(r"[^\W\d_]+|\d+")
 
 
 class PersonsNamedInBoth(PersonsInBothSplits, UnusableFiles):
-    """The same; `bad_files` names the persons, with how many images they have in each split."""
+    """A refusal whose `bad_files` names the persons, with the number of images they have in each split."""
 
 
 class Persons(NamedTuple):
-    """Who the records of a split are of.
+    """The persons in the records of a split.
 
     Attributes:
         units: int64 (n,), identities of privacy units, if groups are to be units; of training records alone.
@@ -80,7 +80,7 @@ def refuse_one_for_all(groups: Groups) -> None:
     """Refuse training images that all have one key, which tells no person from another.
 
     Raises:
-        InvalidDataset: They do.
+        InvalidDataset: All images have one key.
     """
     names, word = groups.names or (), groups.word
     if len(names) > 1 and None not in names and len({group_key(name) for name in names if name is not None}) == 1:
@@ -158,7 +158,7 @@ def refuse_persons_in_both(train: Split, test: Split, names: Mapping[int, str], 
     """Refuse a test split that is to be public and shows persons who have training images.
 
     Raises:
-        PersonsNamedInBoth: Naming them.
+        PersonsNamedInBoth: Names them.
     """
     found = persons_in_both(train, test, names, word)
     if found:
@@ -166,7 +166,7 @@ def refuse_persons_in_both(train: Split, test: Split, names: Mapping[int, str], 
 
 
 def _parts(key: str) -> tuple[str, ...]:
-    """Words and numbers of a key, so that "P-01", "P_1" and "p1" are alike, but "1-12" and "11-2" are not."""
+    """Split a key into words and numbers, so that "P-01", "P_1" and "p1" are alike, but "1-12" and "11-2" are not."""
     return tuple(part.lstrip("0") or "0" for part in _PARTS.findall(key.casefold()))
 
 

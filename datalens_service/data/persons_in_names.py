@@ -38,7 +38,7 @@ _DIGITS: Final = re.compile(r"\d+")
 _LETTERS: Final = re.compile(r"[^\W\d_]+")
 
 _MOST_IMAGES: Final = 1000
-"""More images are of no person: no unit may have more (`MAXIMUM_RECORDS_PER_UNIT`)."""
+"""More images cannot be of one person: no unit may have more (`MAXIMUM_RECORDS_PER_UNIT`)."""
 _FEW_KEYS, _MANY_IMAGES = 20, 100
 _IMAGES_OF_A_CLASS: Final = 10
 _MOST_WORDS: Final = 16
@@ -55,7 +55,7 @@ class FileName(NamedTuple):
 
 
 class NamedPerson(NamedTuple):
-    """Who may be a person, by what names have in common."""
+    """A possible person, by what names have in common."""
 
     key: str
     images: int
@@ -66,7 +66,7 @@ class NamedPerson(NamedTuple):
 
 
 class _Name(NamedTuple):
-    """A name in words, of which those behind the first `length` say only its class or its split."""
+    """A name in words, of which those behind the first `length` repeat its class or its split."""
 
     stem: str
     words: tuple[str, ...]
@@ -78,7 +78,7 @@ class _Name(NamedTuple):
 
 
 def persons_in_names(files: Sequence[FileName]) -> list[NamedPerson]:
-    """Return whoever several names seem to name, those with most images first."""
+    """Return the persons whom several names seem to name, those with most images first."""
     keys = _find_keys(files)
     rows_of = defaultdict[str, list[int]](list)
     for row, key in keys.items():
@@ -92,7 +92,7 @@ def persons_in_names(files: Sequence[FileName]) -> list[NamedPerson]:
 
 
 def _find_keys(files: Sequence[FileName]) -> dict[int, str]:
-    """Keys of persons, by the rows of those names that have one."""
+    """Find keys of persons, by the rows of those names that have one."""
     stems = [_stem(file.name) for file in files]
     said = {row: key for row, stem in enumerate(stems) if (key := _key_by_word(stem)) is not None}
     # One for everything tells nobody from anybody.
@@ -104,7 +104,7 @@ def _find_keys(files: Sequence[FileName]) -> dict[int, str]:
 
 
 def _stem(name: str) -> str:
-    """A name without folders and ending, and without days."""
+    """Strip folders, ending and days from a name."""
     return DATE.sub("date", name.rpartition("/")[2].rpartition(".")[0] or name)
 
 
@@ -116,7 +116,7 @@ def _key_by_word(stem: str) -> str | None:
 
 
 def _words_of_classes(stems: Sequence[str], labels: Sequence[str]) -> dict[str, set[str]]:
-    """Words of the name of each class that all of its files have in their names."""
+    """Find the words of the name of each class that all of its files have in their names."""
     found = {label: set(_WORD.findall(label.casefold())) for label in set(labels)}
     for stem, label in zip(stems, labels, strict=True):
         found[label] &= set(_WORD.findall(stem.casefold()))
@@ -133,7 +133,7 @@ def _cut(stem: str, of_class: set[str]) -> _Name:
 
 
 def _keys_by_beginning(names: Mapping[int, _Name], labels: Sequence[str]) -> dict[int, str]:
-    """Keys of names by the shortest beginning that may name persons."""
+    """Find keys of names by the shortest beginning that may name persons."""
     found = dict[int, str]()
     longest = max((name.length for name in names.values()), default=0)
     for length in range(1, min(longest, _MOST_WORDS)):
@@ -156,7 +156,7 @@ def _shape(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _may_be_persons(beginnings: Mapping[int, tuple[str, ...]], labels: Sequence[str]) -> bool:
-    """Whether beginnings of one shape have numbers that differ, repeat, and are no other way to say the class."""
+    """Tell whether beginnings of one shape have numbers that differ, repeat, and do more than repeat the class."""
     sizes, classes = Counter(beginnings.values()), defaultdict[str, set[tuple[str, ...]]](set)
     for row, words in beginnings.items():
         classes[labels[row]].add(words)
@@ -171,7 +171,7 @@ def _may_be_persons(beginnings: Mapping[int, tuple[str, ...]], labels: Sequence[
 
 
 def _numbers(words: Iterable[str]) -> tuple[str, ...]:
-    """Numbers in words, without those that count parts of the data or pixels."""
+    """Return the numbers in words, without those that count parts of the data or pixels."""
     found, in_part = list[str](), False
     for word in words:
         part = _PART.fullmatch(word)

@@ -1,4 +1,4 @@
-"""What the owner chooses for all images when they are brought to one size; public."""
+"""The owner's choices for all images when they are brought to one size; public."""
 
 from enum import StrEnum
 from typing import Any, Self
@@ -10,7 +10,7 @@ from datalens_service.strict import Frozen, Integer
 
 
 class Fit(StrEnum):
-    """How an image of another size is brought to the chosen one."""
+    """The ways to bring an image of another size to the chosen one."""
 
     RESIZE = "resize"
     CROP = "crop"
@@ -24,7 +24,7 @@ class Colour(StrEnum):
 
 
 class PrepareSettings(Frozen):
-    """The same for every image, so a prepared image depends on no other image.
+    """Settings that are the same for every image, so that a prepared image depends on no other image.
 
     Attributes:
         fit: Resize the whole image, or scale it until it covers the size and crop the centre.
@@ -44,20 +44,18 @@ class PrepareSettings(Frozen):
 
     @property
     def size(self) -> ImageSize:
-        """Of all images."""
         return ImageSize(self.width, self.height)
 
     @property
     def channels(self) -> int:
-        """Of all images."""
         return 1 if self.colour is Colour.GREY else 3
 
     def settled(self, channels: int) -> Self:
-        """The same for training images of so many channels, where the colour was left open."""
+        """Settle a colour that was left open, for training images of so many channels."""
         return self.model_copy(update={"colour": self.colour or (Colour.GREY if channels == 1 else Colour.RGB)})
 
     def sentence(self) -> str:
-        """What was done to every image."""
+        """Describe in a sentence what was done to every image."""
         how = "scaled and cropped in the centre" if self.fit is Fit.CROP else "resized as a whole"
         colour = "grey" if self.colour is Colour.GREY else "RGB"
         window = "" if self.window is None else f" Values from {self.window[0]} to {self.window[1]} became 0 to 255."
@@ -69,7 +67,7 @@ class PrepareSettings(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _read_stored(cls, value: Any) -> Any:
-        """Settings that an earlier version stored name one side; the window of a proof, read strictly, is an array."""
+        """Read settings of earlier versions, which name one side; a proof has an array as the window."""
         if not isinstance(value, dict):
             return value
         read = {name: tuple(one) if isinstance(one, list) else one for name, one in value.items() if name != "side"}

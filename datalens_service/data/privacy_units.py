@@ -1,4 +1,4 @@
-"""Privacy units of several records: who belongs together, and how much one unit may hold.
+"""Privacy units of several records: groups of records, and bounds on one unit.
 
 By default a record is a unit. If a person may be in the data with several images, the upload names the person of
 each training image and the owner declares, in public, how many records and classes one unit may have. An upload
@@ -22,7 +22,7 @@ _IDENTITY_BITS = 63
 
 
 class UnitDeclaration(Frozen):
-    """What the owner says one privacy unit is; public.
+    """The owner's public declaration of a privacy unit.
 
     Attributes:
         records: Most records of one unit.
@@ -34,7 +34,7 @@ class UnitDeclaration(Frozen):
     classes: Integer | None = Field(default=None, ge=1)
 
     def bound_classes(self, num_classes: int) -> int:
-        """Most classes that one unit can reach."""
+        """Return the largest number of classes that one unit can reach."""
         return min(self.records, num_classes, self.classes or num_classes)
 
 
@@ -63,7 +63,7 @@ def spell_groups(names: Iterable[str]) -> dict[str, str]:
 
 
 def identities(names: Iterable[object]) -> UnitIds:
-    """Identity of every record's unit: a hash of the unit's own name, so no other unit can move it.
+    """Identify every record's unit by a hash of the unit's own name, so that no other unit can move it.
 
     Args:
         names: One per record; numbers count as their decimal digits. Names with one `group_key` are one unit.
@@ -77,7 +77,7 @@ def identities(names: Iterable[object]) -> UnitIds:
 
 
 def group_identities(names: Sequence[str | None]) -> GroupIds:
-    """Identity of every record's group, a hash of its key: the same in all splits and data sets; `NOBODY` for None."""
+    """Identify every record's group by a hash of its key: the same in all splits and data sets; `NOBODY` for None."""
     known = {name: NOBODY if name is None else _identity(group_key(name)) for name in dict.fromkeys(names)}
     return np.array([known[name] for name in names], dtype=np.int64)
 

@@ -1,4 +1,4 @@
-"""What an owner chooses for the reading of an upload; public, and the same for every record."""
+"""The owner's choices for the reading of an upload; public, and the same for every record."""
 
 from typing import Annotated, Final, Literal
 
@@ -20,20 +20,21 @@ Column = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, m
 
 
 class ReadingChoices(Frozen):
-    """How an upload is to be read.
+    """The choices for the reading of an upload.
 
     Attributes:
         class_names: Public names of the classes; None leaves them to the format.
-        units: What one privacy unit is, if the upload groups its records; None: every record is one.
-        public_test: Whether the test split is declared public.
-        leave_out_constant_images: Whether training images of a single colour are left out.
-        preparation: How each image is brought to one size and mode; None takes images as they are.
-        skip_unreadable: Whether files that cannot be read as images, or have no row in the metadata, are left out.
-        allow_identifying_classes: Whether class names may look like names or numbers of persons.
-        ignore_groups: Whether every record is a unit although the upload says which records belong together.
-        encoding: Of tables without a byte order mark, and of names in archives that do not say theirs; None: UTF-8.
+        units: Declaration of a privacy unit, if the upload groups its records; None: every record is one.
+        public_test: True if the test split is declared public.
+        leave_out_constant_images: True if training images of a single colour are left out.
+        preparation: Settings that bring each image to one size and mode; None takes images as they are.
+        skip_unreadable: True if files that cannot be read as images, or have no row in the metadata, are left out.
+        allow_identifying_classes: True if class names may look like names or numbers of persons.
+        ignore_groups: True if every record is a unit although the upload says which records belong together.
+        encoding: Encoding of tables without a byte order mark, and of names in archives that do not state theirs; None:
+            UTF-8.
         label_column: Column of a table that holds the labels; None takes the usual names.
-        infer_units: Whether the largest group bounds the records of a unit where `units` is None; for a file that is
+        infer_units: True if the largest group bounds the records of a unit where `units` is None; for a file that is
             made on the owner's machine and declares no budget.
     """
 
@@ -51,10 +52,10 @@ class ReadingChoices(Frozen):
     infer_units: bool = False
 
     def settled_preparation(self, first: NDArray[np.uint8] | None) -> PrepareSettings | None:
-        """How images of a split are prepared, beside a training image (height, width, channels) that was before."""
+        """Return the preparation of a split, settled by an earlier training image (height, width, channels)."""
         settings = self.preparation
         return settings if settings is None or first is None else settings.settled(first.shape[2])
 
 
 AS_IT_IS: Final = ReadingChoices()
-"""Nothing chosen: everything as the file says it."""
+"""No choices: everything is read as the file states it."""

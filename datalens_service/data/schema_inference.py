@@ -1,4 +1,4 @@
-"""A look at classes and images for what is usually a mistake: too few, nearly black, constant or repeated ones."""
+"""A check of classes and images for usual mistakes: too few, nearly black, constant or repeated ones."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -46,12 +46,12 @@ def _inspect_classes(upload: Upload, notices: Notices) -> None:
 
 
 def constant_rows(images: Images) -> Rows:
-    """Rows of images that show a single colour; int64, ascending."""
+    """Return the rows of images that show a single colour, int64, ascending."""
     return _rows(images, lambda block: (block == block[:, :1, :1]).all(axis=(1, 2, 3)))
 
 
 def nearly_black_rows(images: Images) -> Rows:
-    """Rows of images without a value above 15.
+    """Return the rows of images without a value above 15.
 
     Constant ones are left out, as a black image may be meant, unless all images are nearly black.
     """
@@ -63,7 +63,7 @@ def nearly_black_rows(images: Images) -> Rows:
 
 
 def without_constant_images(upload: Upload, notices: Notices) -> Upload:
-    """The upload without training images of a single colour. Whether one goes depends on that image alone.
+    """Return the upload without training images of a single colour; each depends on its own pixels alone.
 
     Raises:
         InvalidDataset: Fewer than two units remain.
@@ -79,7 +79,7 @@ def without_constant_images(upload: Upload, notices: Notices) -> Upload:
 
 
 def _digests(images: Images) -> list[bytes]:
-    """Digests, as all pixels together may nearly fill the memory."""
+    """Hash the images, as all pixels together may nearly fill the memory."""
     return [hashlib.sha256(image.tobytes()).digest() for image in images]
 
 
@@ -94,13 +94,13 @@ def _repeated(digests: list[bytes]) -> list[int]:
 
 
 def _conflicting(digests: list[bytes], labels: Labels) -> list[int]:
-    """Rows whose pixels an earlier row has under another label."""
+    """Return the rows whose pixels an earlier row has under another label."""
     first: dict[bytes, int] = {}
     return [row for row, digest in enumerate(digests) if labels[first.setdefault(digest, row)] != labels[row]]
 
 
 def _rows(images: Images, holds: Callable[[Images], NDArray[np.bool_]]) -> Rows:
-    """Rows for which `holds` is true, block by block: an upload may nearly fill the memory."""
+    """Return the rows for which `holds` is true, block by block: an upload may nearly fill the memory."""
     blocks = [start + np.flatnonzero(holds(images[start:stop])) for start, stop in _blocks(images)]
     return np.concatenate(blocks) if blocks else np.empty(0, dtype=np.int64)
 

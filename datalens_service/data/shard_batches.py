@@ -17,13 +17,13 @@ class ShardBatch(NamedTuple):
     images: Tensor
     """uint8 (N, B, d) in channel, height, width order."""
     labels: Tensor
-    """int64 (N, B)."""
+    """int64 (N, B), the classes of the images."""
 
 
 class ShardSampler:
     """Draws B consecutive records of every shard, from a random start and around its end.
 
-    A batch as long as the shard is the whole shard. Which rows teacher i gets is a function of its own rows
+    A batch as long as the shard is the whole shard. The rows that teacher i gets are a function of its own rows
     and of random numbers that depend on (seed, step) alone.
 
     Args:
@@ -60,14 +60,14 @@ class ShardSampler:
         self.active = self._sizes > 0
 
     def batch(self, step: int) -> ShardBatch:
-        """The batches of optimiser step `step`; the same step gives the same batches."""
+        """Return the batches of optimiser step `step`; the same step gives the same batches."""
         rows = self._draw(step)
         idle = torch.nonzero(~self.active)[:, 0]
         images, labels = self._images[rows], self._labels[rows]
         return ShardBatch(images.index_fill_(0, idle, 0), labels.index_fill_(0, idle, 0))
 
     def _draw(self, step: int) -> Tensor:
-        """(local, B) rows of records; those of an empty shard are some record's and must not be used."""
+        """Draw rows of records (local, B); those of an empty shard are any record's and must not be used."""
         numbers = np.random.default_rng([self._seed, step]).random(self._shards)[self._local.start : self._local.stop]
         uniform = torch.from_numpy(numbers).to(self._sizes.device)
         sizes = self._sizes.clamp_min(1)
@@ -78,7 +78,7 @@ class ShardSampler:
 
 
 def _shuffled(shards: Sequence[NDArray[np.int64]], local: range, seed: int) -> NDArray[np.int64]:
-    """Rows of the local shards one after another, each shard in a random order of its own, then one row more.
+    """List the rows of the local shards, each shard in a random order of its own, then one row more.
 
     An upload sorted by class would otherwise give batches of one class. Every shard has its own stream and
     permutes positions, not row numbers: a record more or less elsewhere shifts row numbers, and changes nothing here.

@@ -1,7 +1,7 @@
-"""How a data set lies on disk inside the service: plain .npy files and `schema.json` in a folder of its own.
+"""A data set on disk inside the service: plain .npy files and `schema.json` in a folder of its own.
 
 The files are memory-mapped, so a job starts without reading them whole. The partition key is kept elsewhere:
-whoever copies the folder does not learn which record trained which teacher.
+somebody who copies the folder does not learn which record trained which teacher.
 """
 
 import os
@@ -28,7 +28,7 @@ def save_dataset(upload: Upload, folder: Path) -> None:
     """Write the records of a data set durably; `folder` appears complete or not at all.
 
     Args:
-        upload: The records; what has no key cannot write one.
+        upload: The records, without their key, which is never written here.
         folder: Must not exist; its parent must.
 
     Raises:
@@ -49,7 +49,7 @@ def load_dataset(folder: Path) -> Upload:
     """Open the records of a stored data set; images and labels stay on disk until they are used.
 
     Args:
-        folder: What `save_dataset` wrote.
+        folder: A folder of `save_dataset`.
 
     Raises:
         NotFound: There is no such folder.

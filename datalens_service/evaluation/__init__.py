@@ -1,4 +1,4 @@
-"""Evaluation: what a job measured, what each number means, and who may see it. No torch at import."""
+"""Evaluation: the measurements of a job, what each means, and who may see it. No torch at import."""
 
 from datalens_service.evaluation.measures import ClassFigure, Measure, Unavailable
 from datalens_service.evaluation.metrics import METRICS

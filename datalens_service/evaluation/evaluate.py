@@ -1,7 +1,7 @@
 """Measures a generator by the metrics that the settings ask for, and a released classifier on the owner's test images.
 
-What reads private images here is not charged and goes to the owner alone; what a metric reads decides that. What the
-observer hears (steps done, steps in all) depends on settings and public numbers only.
+Figures that read private images here are not charged and go to the owner alone; what a metric reads decides that. The
+observer's numbers (steps done, steps in all) depend on settings and public numbers only.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _log = structlog.get_logger()
 
 
 def attempted(figure: str, compute: Callable[[], Figure], progress: Progress) -> Figure | Unavailable:
-    """A figure, or the fact that it could not be had.
+    """Return a figure, or the fact that it could not be computed.
 
-    What an unforeseen error says may quote private values: neither the report nor the log repeats it.
+    The message of an unforeseen error may quote private values: neither the report nor the log repeats it.
 
     Args:
         figure: For the report; no function of the records.
         compute: May raise anything.
-        progress: What its observer raises goes on to the caller.
+        progress: An error of its observer goes on to the caller.
     """
     try:
         return compute()
@@ -69,10 +69,10 @@ PRIVATE_READS = ("figures on test images",)
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What was measured.
+    """The results of an evaluation.
 
     Attributes:
-        measures: Those that anybody may see.
+        measures: Measures that anybody may see.
         measured: Everything, for the owner.
     """
 
@@ -81,11 +81,11 @@ class Evaluation:
 
     @classmethod
     def from_measurements(cls, found: Measurements) -> Evaluation:
-        """What an evaluation hands out: whom a figure is for was decided by what its metric reads."""
+        """Split measurements by audience: what a metric reads decided who may see its figure."""
         return cls(tuple(measure for measure in found.measures if measure.releasable), Private(found))
 
     def with_outcome(self, outcome: Measure | Unavailable) -> Evaluation:
-        """One more figure, or why it could not be had."""
+        """Add one figure, or the reason why it could not be computed."""
         found = self.measured.for_owner()
         added = {"measures": (*found.measures, outcome)}
         if isinstance(outcome, Unavailable):
@@ -93,7 +93,7 @@ class Evaluation:
         return self.from_measurements(found.model_copy(update=added))
 
     def with_caveats(self, caveats: Private[tuple[str, ...]]) -> Evaluation:
-        """The same with what the owner has to know of the images that were measured on."""
+        """Add caveats for the owner about persons in the images that were measured on."""
         return self.from_measurements(
             self.measured.for_owner().model_copy(update={"person_caveats": caveats.for_owner()})
         )
@@ -107,7 +107,7 @@ PENDING: Final = NOTHING.with_outcome(
         "was cancelled or broke off: the images are complete all the same.",
     )
 )
-"""Of a job whose images are ready and whose evaluation goes on."""
+"""The evaluation of a job whose images are ready and whose evaluation goes on."""
 
 
 def evaluate(subject: Subject, settings: EvaluationSettings, observe: Observe) -> Evaluation:
@@ -134,7 +134,7 @@ def evaluate(subject: Subject, settings: EvaluationSettings, observe: Observe) -
 
 @dataclass
 class _Walk:
-    """What was measured so far, and what could not be, by title."""
+    """The figures so far, and by title those that could not be computed."""
 
     sources: Sources
     progress: Progress
@@ -143,7 +143,7 @@ class _Walk:
     failed: set[tuple[str, Standing]] = field(default_factory=set)
 
     def compute(self, metric: Metric) -> None:
-        """One metric; those of its group that rest on the same images fail with it."""
+        """Compute one metric; others of its group that rest on the same images fail with it."""
         title, standing = metric.group or metric.title, self.sources.standing(metric.reads)
         if metric.compute is None or (title, standing) in self.failed:
             return
@@ -157,7 +157,7 @@ class _Walk:
 
 
 def _class_figures(sources: Sources, progress: Progress) -> list[ClassFigure]:
-    """How each class fares under each classifier that was trained; for the owner."""
+    """List the figures of each class under each classifier that was trained; for the owner."""
     if sources.test is None:
         return []
     names, labels = sources.subject.dataset.schema.class_names, sources.test.split.labels
@@ -179,7 +179,7 @@ def per_class(
     synthetic: Sequence[Labels],
     real: Sequence[Labels] | None,
 ) -> list[ClassFigure]:
-    """One line per class, for the owner: counts and accuracies of a class are private.
+    """Return one line per class, for the owner: counts and accuracies of a class are private.
 
     Args:
         labels: (m,) true labels of the test images.
@@ -200,7 +200,7 @@ def per_class(
 
 
 def _right(predictions: Sequence[Labels], labels: Labels, index: int) -> float | None:
-    """Percent of the class's images that got its label, over all seeds."""
+    """Return the percentage of the class's images that got its label, over all seeds."""
     members = labels == index
     if not members.any():
         return None
@@ -208,7 +208,7 @@ def _right(predictions: Sequence[Labels], labels: Labels, index: int) -> float |
 
 
 def _mistaken(predictions: Sequence[Labels], labels: Labels, index: int, names: Sequence[str]) -> str | None:
-    """The other class that its images get most often; None if they never do."""
+    """Return the other class that its images get most often; None if they never do."""
     given = np.concatenate([predicted[labels == index] for predicted in predictions])
     counts = np.bincount(given, minlength=len(names))
     counts[index] = 0
@@ -220,17 +220,17 @@ PROTOCOL: Final = "labels of highest probability given by the released classifie
 
 @runtime_checkable
 class Predicts(Protocol):
-    """What is measured."""
+    """A model that predicts classes, as an evaluation needs it."""
 
     def predict(self, images: Images) -> NDArray[np.float32]:
-        """(n, classes) probabilities of uint8 images (n, height, width, channels)."""
+        """Return probabilities (n, classes) of uint8 images (n, height, width, channels)."""
 
 
 def predicting(model: object) -> Predicts:
-    """A released model as one that predicts.
+    """Return a released model as one that predicts.
 
     Raises:
-        InvalidSpec: It does not.
+        InvalidSpec: The model does not predict.
     """
     if not isinstance(model, Predicts):
         raise InvalidSpec("This model predicts no classes, so its accuracy cannot be measured.")
@@ -266,7 +266,7 @@ def _tested(classifier: Predicts, tested: Reference, names: tuple[str, ...]) -> 
 
 
 MOST_CLASSES: Final = 100
-"""A table of more is no help to anybody."""
+"""A larger table would help nobody."""
 
 
 def confusion_table(labels: Labels, predicted: Labels, class_names: Sequence[str], reference: str) -> ConfusionTable:
@@ -276,7 +276,7 @@ def confusion_table(labels: Labels, predicted: Labels, class_names: Sequence[str
         labels: (m,) true labels.
         predicted: (m,) labels that were given.
         class_names: Declared classes; only the first 100 are counted.
-        reference: What the images are, for the reader.
+        reference: Name of the images, for the reader.
     """
     classes = min(len(class_names), MOST_CLASSES)
     counts = np.zeros((classes, classes), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""A measured number that says what it is, what it rests on, and who may see it."""
+"""Measured numbers, each with its meaning, its basis and its audience."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from datalens_service.strict import Finite, Frozen
 
 _CONFIDENCE: Final = 0.95
 _FEWEST_FOR_AN_INTERVAL: Final = 3
-"""Of two values Student's interval is 18 times as long as their distance."""
+"""Fewest values for an interval: of two, Student's interval is 18 times as long as their distance."""
 
 STATUS_LABELS: dict[Status, str] = {
     "covered": "covered by the guarantee",
@@ -79,12 +79,12 @@ class Measure(Finite):
 
     @property
     def releasable(self) -> bool:
-        """Whether anybody but the owner may see it."""
+        """Tell whether anybody but the owner may see it."""
         return self.audience == "public" and self.status != "private" and METRICS[self.name].reads != "training"
 
 
 def measured(metric: Metric, outcome: Outcome, standing: Standing) -> Measure:
-    """The figure of a metric, for those who may see what it read."""
+    """Return the figure of a metric, for those who may see what it read."""
     values = outcome.values
     return Measure(
         name=metric.name,
@@ -109,7 +109,7 @@ def _spread(values: Sequence[float]) -> float | None:
 
 
 def _confidence_interval(values: Sequence[float], unit: str) -> tuple[float, float] | None:
-    """Of the mean, within 0 to 100 for percent."""
+    """Return the confidence interval of the mean, within 0 to 100 for percent."""
     if len(values) < _FEWEST_FOR_AN_INTERVAL:
         return None
     mean, spread = statistics.fmean(values), statistics.stdev(values)
@@ -119,14 +119,14 @@ def _confidence_interval(values: Sequence[float], unit: str) -> tuple[float, flo
 
 
 class Unavailable(Frozen):
-    """A figure that was asked for and could not be had; for the owner."""
+    """A figure that was asked for and could not be computed; for the owner."""
 
     figure: str
     reason: str = Field(description="What to change; never a private value.")
 
 
 class ConfusionTable(Frozen):
-    """How often each class was taken for each; for the owner, since counts of test images are private."""
+    """Counts of test images by true and predicted class; for the owner, since such counts are private."""
 
     class_names: tuple[str, ...]
     counts: tuple[tuple[int, ...], ...] = Field(description="A row per true class, a column per class that was given.")
@@ -141,7 +141,7 @@ class ConfusionTable(Frozen):
 
 
 class ClassFigure(Finite):
-    """How one class fares; for the owner, since counts and accuracies of a class are private."""
+    """The figures of one class; for the owner, since counts and accuracies of a class are private."""
 
     classifier: str
     class_name: str
@@ -155,9 +155,9 @@ class Measurements(Frozen):
     """Everything that was measured, for the owner.
 
     Attributes:
-        unavailable: What was asked for and could not be had.
-        confusion: Of a classifier.
-        person_caveats: What the owner has to know of persons in the images that were measured on.
+        unavailable: Figures that were asked for and could not be computed.
+        confusion: The table of a classifier.
+        person_caveats: Caveats for the owner about persons in the images that were measured on.
     """
 
     measures: tuple[Measure, ...] = ()
@@ -168,7 +168,7 @@ class Measurements(Frozen):
 
 
 def written(value: float, unit: str) -> str:
-    """A figure for reading: percent and scores with two digits, small distances with three significant ones."""
+    """Format a figure for reading: percent and scores with two digits, small distances with three significant ones."""
     if unit == "percent":
         return f"{value:.2f} %"
     return f"{value:.2f}" if abs(value) >= 1 or unit == "score" else f"{value:.3g}"

@@ -1,4 +1,4 @@
-"""What a job measures after training; part of the spec, so this module imports no torch."""
+"""The measurements of a job after training; part of the spec, so this module imports no torch."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ReferenceName = Literal["test", "holdout", "training"]
 
 
 class EvaluationSettings(Frozen):
-    """How the synthetic images are measured.
+    """The settings by which synthetic images are measured.
 
     The classifier is trained to convergence: in as many steps whatever the number of images, so that the work is
     bounded and figures of small and large sets can be compared.

@@ -27,20 +27,20 @@ _log = structlog.get_logger("datalens.dispatch")
 
 
 class Dispatcher:
-    """How a queued job reaches a worker: by itself, from the supervisor, which polls the database."""
+    """Leaves a queued job to the supervisor, which polls the database."""
 
     def stop(self) -> None:
         """Close what it holds open."""
 
     def queue(self, device: Device) -> str | None:
-        """Where a job for this device waits; None, where any worker may take it."""
+        """Return the queue in which a job for this device waits; None if any worker may take it."""
         return None
 
     def submitted(self, job_id: str, queue: str | None = None) -> None:
         """A job was committed. Never raises: the job is there whether or not a message is."""
 
     def check(self) -> None:
-        """Whether a message would get through.
+        """Check that a message would get through.
 
         Raises:
             WorkerUnavailable: It would not.
@@ -48,7 +48,7 @@ class Dispatcher:
 
 
 class CeleryDispatcher(Dispatcher):
-    """For Celery workers: one message per job.
+    """Sends Celery workers one message per job.
 
     Args:
         queue: For jobs that name no device.
@@ -79,7 +79,7 @@ class CeleryDispatcher(Dispatcher):
             _log.warning("not sent", job_id=job_id, error=type(error).__name__)
 
     def check(self) -> None:
-        """Whether the broker answers, and shows a certificate if it has TLS."""
+        """Check that the broker answers, and shows a certificate if it has TLS."""
         try:
             with self._celery.connection_for_write() as connection:
                 connection.ensure_connection(max_retries=1, interval_start=0, timeout=_BROKER_SECONDS)

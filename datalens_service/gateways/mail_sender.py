@@ -69,7 +69,7 @@ def _compose(message: Claimed, recipient: str, settings: Settings) -> EmailMessa
 
 
 def _words(event: str, data: dict[str, Any], service: str) -> tuple[str, str]:
-    """Subject and text."""
+    """Write the subject and the text of a message."""
     if event == TEST_EVENT:
         return "DataLens: test", f"Mail from {service} arrives.\n"
     return (

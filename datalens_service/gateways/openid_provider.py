@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import httpx2
@@ -36,7 +37,7 @@ class ProviderUnavailableError(Exception):
 
 @dataclass(frozen=True)
 class Secrets:
-    """What ties an answer of the provider to one browser and one attempt; all three are random and for one use.
+    """Random values that tie an answer of the provider to one browser and one attempt; all three are for one use.
 
     Attributes:
         state: Comes back beside the code: the answer is to this browser's request.
@@ -59,11 +60,11 @@ class OpenIdProvider:
 
     @property
     def redirect_uri(self) -> str:
-        """Where the provider sends the browser; has to be registered there."""
+        """Return where the provider sends the browser; has to be registered there."""
         return f"{self._settings.public_address}{CALLBACK}"
 
     def authorization_url(self, attempt: Secrets) -> str:
-        """Where the browser goes to sign in.
+        """Return where the browser goes to sign in.
 
         Raises:
             ProviderUnavailableError: The metadata cannot be read.
@@ -85,8 +86,11 @@ class OpenIdProvider:
             )
         )
 
-    def redeem(self, code: str, attempt: Secrets) -> Mapping[str, Any]:
+    def redeem(self, code: str, attempt: Secrets, now: datetime) -> Mapping[str, Any]:
         """The claims of whoever signed in.
+
+        Args:
+            now: By the clock of the database, not of this machine.
 
         Raises:
             Unauthorized: The provider refuses the code, or the ID token does not stand every check.
@@ -101,7 +105,8 @@ class OpenIdProvider:
             keys = KeySet.import_key_set(_fetch(metadata["jwks_uri"]))
         except (JoseError, ValueError, KeyError, TypeError):
             raise ProviderUnavailableError from None
-        return check_id_token(tokens, keys, self._settings.oidc_issuer, self._settings.oidc_client_id, attempt.nonce)
+        settings = self._settings
+        return check_id_token(tokens, keys, settings.oidc_issuer, settings.oidc_client_id, attempt.nonce, now)
 
     def _discover(self) -> Mapping[str, Any]:
         with self._lock:
@@ -126,7 +131,7 @@ class OpenIdProvider:
 
 
 def check_id_token(
-    tokens: Mapping[str, Any], keys: KeySet, issuer: str, client_id: str, nonce: str
+    tokens: Mapping[str, Any], keys: KeySet, issuer: str, client_id: str, nonce: str, now: datetime
 ) -> Mapping[str, Any]:
     """The claims of an ID token, if it is signed by the issuer, for this client, for this request, and not too old.
 
@@ -146,7 +151,7 @@ def check_id_token(
     try:
         token = jwt.decode(tokens["id_token"], keys, algorithms=list(SIGNATURES))
         claims = CodeIDToken(token.claims, token.header, expected, parameters)
-        claims.validate(leeway=_LEEWAY_SECONDS)
+        claims.validate(now=int(now.timestamp()), leeway=_LEEWAY_SECONDS)
     except (JoseError, ValueError, KeyError, TypeError, AttributeError):
         raise Unauthorized("The answer of the sign-in service did not stand its check; try again.") from None
     if not isinstance(claims["sub"], str):

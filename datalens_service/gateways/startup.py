@@ -18,10 +18,10 @@ _log = structlog.get_logger("datalens.startup")
 
 
 def start(settings: Settings) -> Database:
-    """For the supervisor and Celery workers: `prepare`, and audit all accounts.
+    """Open the store for the supervisor and Celery workers: `prepare`, and audit all accounts.
 
     Raises:
-        StoreUnavailable: As `prepare`.
+        StoreUnavailable: The database cannot be used; the message names the reason and the remedy.
         LedgerCorrupt: Log and database do not belong together. A single account that does not add up is frozen
             instead (`recovery.py`).
     """
@@ -49,7 +49,7 @@ def prepare(settings: Settings) -> Database:
 
 
 def connect(settings: Settings) -> Database:
-    """For job processes and read-only commands: the store that `start` has prepared.
+    """Open the store that `start` has prepared, for job processes and read-only commands.
 
     Raises:
         StoreUnavailable: The database does not answer, is not migrated, or could lose charges.
@@ -62,7 +62,7 @@ def connect(settings: Settings) -> Database:
 
 
 def check_disks(settings: Settings) -> None:
-    """Whether there is room for charges, records and artifacts.
+    """Check that there is room for charges, records and artifacts.
 
     Raises:
         InsufficientStorage: The disk of data_dir, of the ledger log or of an SQLite database is full.

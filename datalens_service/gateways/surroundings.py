@@ -1,4 +1,4 @@
-"""What the service needs besides its database: disks, object stores, broker, workers.
+"""Looks after everything that the service needs besides its database: disks, object stores, broker, workers.
 
 Without one of them it still answers: it is degraded, and ready. They are looked at beside all requests, so that one
 that is slow or frozen holds nobody up who asks.
@@ -28,10 +28,10 @@ class Surroundings:
     """A thread that looks every ten seconds.
 
     Args:
-        checks: Of each part besides the disks; raises where the part is not in order.
+        checks: Check of each part besides the disks, which raises where the part is not in order.
 
     Attributes:
-        faults: What is wrong, for its reader, by the part that is not in order; replaced by each look.
+        faults: Sentences for a reader by the part that is not in order; replaced by each look.
     """
 
     def __init__(self, settings: Settings, checks: Mapping[str, Callable[[], None]], stopping: threading.Event) -> None:
@@ -47,7 +47,7 @@ class Surroundings:
         return tuple(self._checks)
 
     def start(self) -> None:
-        """Begin."""
+        """Start to look, in the background."""
         self._thread.start()
 
     def look(self) -> None:

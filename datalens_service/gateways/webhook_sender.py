@@ -30,7 +30,6 @@ import structlog
 from standardwebhooks.webhooks import Webhook
 
 from datalens_service import logs
-from datalens_service.clock import utc_now
 from datalens_service.errors import InvalidInput, StoreUnavailable
 from datalens_service.gateways import mail_sender
 from datalens_service.settings import Settings
@@ -43,7 +42,7 @@ _TIMEOUT_SECONDS: Final = 10.0
 """To connect, and between two bytes of an answer."""
 _TIMEOUTS: Final = 3
 """After so many of them an attempt ends, however slowly something still comes: others wait for its place."""
-_AT_ONCE: Final = 8
+_AT_ONCE: Final = 32
 _PORTS: Final = {"http": 80, "https": 443}
 _log = structlog.get_logger("datalens.webhooks")
 
@@ -59,10 +58,12 @@ class WebhookSender:
         self._database = database
         self._settings = settings
         self._stopping = stopping
+        self._busy: dict[str, str] = {}
+        self._freed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start to send messages, in the background."""
         self._thread.start()
 
     def join(self) -> None:
@@ -73,19 +74,36 @@ class WebhookSender:
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="webhook") as pool:
             while not self._stopping.is_set():
                 if not self._round(pool):
-                    self._stopping.wait(_POLL_SECONDS)
+                    self._freed.wait(_POLL_SECONDS)
+                    self._freed.clear()
 
     def _round(self, pool: ThreadPoolExecutor) -> bool:
-        """Send what is due; whether there was anything."""
+        """Begin to send what is due to receivers that get nothing just now; whether there was anything."""
+        busy = dict(self._busy)
         try:
-            claimed = webhooks.claim_due(self._database, _AT_ONCE)
-            list(pool.map(self._deliver, claimed))
+            claimed = webhooks.claim_due(self._database, _AT_ONCE - len(busy), busy=busy)
         except StoreUnavailable:
             return False
         except Exception as error:  # noqa: BLE001 (no message may stop all others)
             _log.error("webhooks not sent, trying again", **logs.outline(error))
             return False
+        for message in claimed:
+            self._busy[message.delivery.webhook_id] = message.tenant_id
+            pool.submit(self._serve, message)
         return bool(claimed)
+
+    def _serve(self, message: Claimed) -> None:
+        """Send one message; the next one to its receiver waits until then, and no other does."""
+        try:
+            self._deliver(message)
+        except StoreUnavailable:
+            # It is sent again in a minute, under the same id.
+            pass
+        except Exception as error:  # noqa: BLE001 (no message may stop all others)
+            _log.error("webhooks not sent, trying again", **logs.outline(error))
+        finally:
+            del self._busy[message.delivery.webhook_id]
+            self._freed.set()
 
     def _deliver(self, message: Claimed) -> None:
         if message.url.startswith(mail_sender.SCHEME):
@@ -112,13 +130,12 @@ def check_target(url: str, settings: Settings) -> None:
 def attempt(message: Claimed, *, allow_private: bool) -> tuple[int | None, str | None]:
     """Send one message once; the status of the answer, and what is wrong with it."""
     body = message.delivery.payload.encode()
-    now = utc_now()
     headers = {
         "Content-Type": "application/json",
         "User-Agent": "datalens-service",
         "webhook-id": message.delivery.id,
-        "webhook-timestamp": str(int(now.timestamp())),
-        "webhook-signature": Webhook(message.secret).sign(message.delivery.id, now, message.delivery.payload),
+        "webhook-timestamp": str(int(message.at.timestamp())),
+        "webhook-signature": Webhook(message.secret).sign(message.delivery.id, message.at, message.delivery.payload),
     }
     try:
         status = _post(
@@ -241,7 +258,7 @@ _NAME: Final = re.compile(rf"(?=.{{1,253}}$)({_LABEL}\.)+{_LABEL}")
 
 
 def is_public_address(address: str) -> bool:
-    """Whether an address, as a resolver gives it, is on the public network."""
+    """Return True if an address, as a resolver gives it, is on the public network."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address) and ip not in _ALLOCATED:
         return False
@@ -249,7 +266,7 @@ def is_public_address(address: str) -> bool:
 
 
 def may_be_public(host: str) -> bool:
-    """Whether the host of a URL is a public address, or a name that may stand for one.
+    """Return True if the host of a URL is a public address, or a name that may stand for one.
 
     What a resolver takes for an IPv4 address is one: also a number, octal or hexadecimal parts, and fewer than four.
     """

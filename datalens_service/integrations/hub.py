@@ -1,7 +1,7 @@
 """Releases on Hugging Face's Hub, or offline in a folder of the same layout.
 
-What leaves is the archive that anybody may download (`GET /v1/jobs/{id}/dataset`), file by file. It is verified first,
-as `datalens verify` does: its signed sums know every file, and ε is recomputed from the proof.
+The files are those of the archive that anybody may download (`GET /v1/jobs/{id}/dataset`). It is verified first,
+as `datalens verify` does: its signed sums list every file, and ε is recomputed from the proof.
 """
 
 import json
@@ -22,11 +22,11 @@ _LARGEST_REPORT = 2**24
 
 @dataclass(frozen=True)
 class ReleaseOptions:
-    """What a release contains.
+    """The contents of a release.
 
     Attributes:
-        format: Of the images; `parquet` is what the Hub shows in its viewer.
-        synthetic_images: How many images; None takes what the job packed.
+        format: Format of the images; the Hub shows `parquet` in its viewer.
+        synthetic_images: Number of images; None takes those that the job packed.
         title: Public name of the data set; None names the job.
         license: SPDX id, for example CC-BY-4.0; `other` chooses none.
     """
@@ -78,8 +78,8 @@ def push_to_hub(
 
     Args:
         repository: `name` or `owner/name`; created if it does not exist.
-        public: Whether a new repository is open to everybody.
-        endpoint: Of another hub than huggingface.co.
+        public: True if a new repository is open to everybody.
+        endpoint: Address of another hub than huggingface.co.
 
     Returns:
         The address of the commit. The token is the one of `hf auth login` or of the variable HF_TOKEN.
@@ -112,7 +112,7 @@ def _check_empty(folder: Path) -> None:
 
 
 def _unpack(archive: Path, folder: Path) -> None:
-    """All files or none, into a folder that is still empty."""
+    """Unpack all files or none, into a folder that is still empty."""
     _check_empty(folder)
     try:
         with zipfile.ZipFile(archive) as files:

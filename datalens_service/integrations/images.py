@@ -36,7 +36,7 @@ class ReleasedImages:
     PyTorch is imported when the first image is asked for.
 
     Args:
-        class_names: In label order.
+        class_names: Names in label order.
         transform: Makes an item's first part from an image; None gives a float32 tensor (channels, height, width) in
             [0, 1].
     """
@@ -112,7 +112,7 @@ def _from_release(folder: Path, transform: Transform | None) -> ReleasedImages:
 
 
 def _from_class_folders(folder: Path, names: tuple[str, ...], transform: Transform | None) -> ReleasedImages:
-    """PNG files by class, in the order of labels."""
+    """Read PNG files by class, in the order of labels."""
     files = [
         (file, label)
         for label, class_folder in enumerate(class_folders(names))

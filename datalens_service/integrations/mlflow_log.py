@@ -15,12 +15,12 @@ _PREFIX: Final = "datalens"
 
 @dataclass(frozen=True)
 class ReleasedFigures:
-    """What is logged.
+    """Figures and parameters to be logged.
 
     Attributes:
         params: The training request, flat: "method.name", "epsilon", ….
         metrics: ε, δ, μ and measures by name.
-        tags: Where the figures come from.
+        tags: The source of the figures.
     """
 
     params: Mapping[str, str]
@@ -31,11 +31,11 @@ class ReleasedFigures:
 def log_to_mlflow(
     client: Client, job_id: str, *, experiment: str | None = None, tracking_uri: str | None = None
 ) -> str:
-    """Log the released figures of a job as one run; its id.
+    """Log the released figures of a job as one run, and return its id.
 
     Args:
         experiment: Name; None takes MLflow's own default.
-        tracking_uri: Where runs are kept; None takes MLflow's own default.
+        tracking_uri: Address that runs are kept at; None takes MLflow's own default.
 
     Raises:
         WorkerUnavailable: MLflow is not installed.
@@ -59,7 +59,7 @@ def log_to_mlflow(
 
 
 def released_figures(report: Mapping[str, Any]) -> ReleasedFigures:
-    """The figures of a report.
+    """Return the figures of a report.
 
     Raises:
         InvalidInput: The report is the owner's, or has a figure in it that is.
@@ -81,7 +81,7 @@ def released_figures(report: Mapping[str, Any]) -> ReleasedFigures:
 
 
 def flatten(document: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Members of nested objects by dotted names, as text."""
+    """Flatten nested objects to dotted names, with values as text."""
     flat: dict[str, str] = {}
     for name, value in document.items():
         flat |= (

@@ -1,1 +1,1 @@
-"""One job: train, evaluate, report, package; errors of `store` pass through."""
+"""Runs one job: train, evaluate, report, package; errors of `store` pass through."""

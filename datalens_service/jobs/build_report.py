@@ -85,13 +85,13 @@ def build_job_report(
 
 
 def _kind(result: Result) -> str:
-    """What is released, as reports call it."""
+    """Name the kind of what is released, as reports call it."""
     images = result.public_inputs.images
     return PUBLIC_IMAGES if images is not None and images.verbatim else result.model.result
 
 
 def build_proof(database: Database, job_id: str, report: Report) -> AccountProof:
-    """What it takes to recompute the cost of a job whose releases are all made, and of its account."""
+    """Build what it takes to recompute the cost of a job whose releases are all made, and of its account."""
     dataset_id = jobs.get(database, job_id).dataset_id
     with database.session() as session:
         account = summarize_account(session, dataset_id)
@@ -184,7 +184,7 @@ def _lifetime(database: Database, job: Job) -> Lifetime:
 
 
 def asks_for_members(audit: StoredAudit) -> bool:
-    """Whether it attacks membership, which is what reports state."""
+    """Return True if it attacks membership, which is what reports state."""
     return AuditRequest.model_validate(audit.job.spec).membership is not None
 
 

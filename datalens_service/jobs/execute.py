@@ -83,7 +83,7 @@ def execute(
     """Do the job and end it: succeeded, cancelled, or failed with a problem that is safe to show.
 
     Args:
-        settings: Where private state goes while it runs, and where to train.
+        settings: Folders for private state while it runs, and the device to train on.
         observe: Told of every step; may raise ShutdownRequested.
         ranks: Processes that may share its teachers, of which this one leads.
 
@@ -199,17 +199,17 @@ def _run(begin: Callable[[], Result], checkpoints: Checkpoints) -> Result:
     try:
         return begin()
     except CheckpointMismatch:
-        # Of an older version of this program. Replaying the stored sums from the start takes longer, and is enough.
+        # The file is from an older version. Replaying the stored sums from the start takes longer, and is enough.
         checkpoints.discard()
         return begin()
 
 
 def _release_plan(database: Database, job: Job, spec: TrainingSpec, schema: Schema) -> Plan:
-    """What was reserved: also where this version would plan the same spec otherwise."""
+    """Return the plan that was reserved, even where this version would plan the same spec otherwise."""
     stored = jobs.get_plan(database, job.id)
     if stored is not None:
         return stored
-    # Of a version that kept only the price.
+    # The version that stored this job kept only the price.
     plan = spec.plan(schema)
     if plan.cost() != job.price.get("units"):
         raise StateConflict("This version would run the job otherwise than its budget was reserved; submit it again.")
@@ -224,7 +224,7 @@ def _public(database: Database, dataset_id: str | None, job: Job) -> StoredDatas
 
 
 def _named(result: Result, public: StoredDataset | None) -> Result:
-    """With what the owner said of the public data that the model started from."""
+    """Add what the owner said of the public data that the model started from."""
     images = result.public_inputs.images
     if public is None or images is None:
         return result
@@ -246,7 +246,7 @@ def _open_records(task: _Task, dataset_id: str) -> tuple[StoredDataset, Path, Da
 
 
 def choose_device(requested: Device, device: str) -> str:
-    """What a job wants, on a worker that is set to `device`.
+    """Return the device of a job, on a worker that is set to `device`.
 
     Raises:
         WorkerUnavailable: The job wants a GPU, and the worker is set not to use one.

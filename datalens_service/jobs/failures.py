@@ -1,4 +1,4 @@
-"""How a job process ends, and what a failed job says about itself: the problem on its row, safe to show."""
+"""Ends a job process, and writes what a failed job says about itself: the problem on its row, safe to show."""
 
 from enum import IntEnum
 from pathlib import Path
@@ -45,7 +45,7 @@ def describe_problem(error: Exception) -> dict[str, Any]:
 
 
 class Exit(IntEnum):
-    """How a job process ends on its own; a negative code is the signal that killed it."""
+    """Exit codes of a job process that ends on its own; a negative code is the signal that killed it."""
 
     ENDED = 0
     """The job has ended, or another worker holds it: nothing is left to do."""

@@ -61,7 +61,7 @@ def holdout_accuracy(
 
     Args:
         holdout: Private; `settings.holdout` is its id.
-        settings: How the classifier is trained, and the noise.
+        settings: Training of the classifier, and the noise.
 
     Raises:
         BudgetExceeded: The hold-out's account does not pay for it; nothing was drawn.
@@ -71,7 +71,7 @@ def holdout_accuracy(
     if settings.holdout is None:
         raise NotFound("No data set was set aside.")
     mechanism = AccuracyCount(num_units=holdout.schema.num_units, noise_stddev=settings.holdout_noise_stddev)
-    # What an earlier worker of this job released is not paid for twice.
+    # A release of an earlier worker of this job is not paid for twice.
     noisy = measurements.replay(database, lease.job_id, settings.holdout)
     value = None if noisy is None else mechanism.decode(noisy)
     if value is None:

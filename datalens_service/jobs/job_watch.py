@@ -45,7 +45,7 @@ class ShutdownRequested(Exception):
 
 
 class PauseRequested(ShutdownRequested):
-    """Somebody asked the job to pause; given back, it waits until it is resumed."""
+    """Raised when somebody has asked the job to pause; given back, it waits until it is resumed."""
 
 
 class JobWatch:
@@ -104,7 +104,7 @@ class JobWatch:
         self._reached = (phase, value, maximum)
         requests = self._publish() if changes_phase else self._requests
         if requests.cancel:
-            raise JobStopped("The job was stopped on request; what was charged stays charged.")
+            raise JobStopped("The job was stopped on request; charges stay.")
         if requests.pause:
             raise PauseRequested
 
@@ -170,7 +170,7 @@ class JobWatch:
         os._exit(code)
 
     def _draws(self, session: Session, row: JobRow) -> bool:
-        """Whether a step was charged whose noisy sum is not stored yet: dying now would waste its budget."""
+        """Return True if a step was charged whose noisy sum is not stored yet: dying now would waste its budget."""
         pending = aggregates.is_draw_pending(session, self._lease.job_id, self._lease.token)
         return pending and row.phase == Phase.TRAINING
 
@@ -197,6 +197,6 @@ def _may_end(requests: Requests, phase: str | None, value: int, maximum: int) ->
 
 
 def _may_cancel(requests: Requests, phase: str | None, value: int, maximum: int) -> bool:
-    """Whether it is cancelled and has no files in the making; between training and packing it has."""
+    """Return True if it is cancelled and has no files in the making; between training and packing it has."""
     making_files = phase in _PAID or (phase == Phase.TRAINING and value == maximum)
     return requests.cancel and not making_files

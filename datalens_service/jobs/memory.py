@@ -70,7 +70,7 @@ def _compare(needed: int, limit: int) -> str:
 
 
 def _group_limits() -> Generator[int]:
-    """Of the second version of control groups, this process's own and all above it; of the first, its own."""
+    """Yield the limits of this process's control group and all above it (version 2), or of its own (version 1)."""
     with suppress(OSError, ValueError):
         yield int((_GROUPS / "memory" / "memory.limit_in_bytes").read_text())
     with suppress(OSError):

@@ -72,7 +72,7 @@ def _observe_paid(observe: Observer, phase: Phase, value: int, maximum: int) -> 
 
 
 def _stated(contents: ReleaseContents) -> list[JobFile]:
-    """What states cost and figures, signed."""
+    """Sign the files that state cost and figures."""
     report, proof, key = contents.report, contents.proof, contents.key
     releasable, owners = key.sign(releasable_view(report)), key.sign(owner_view(report))
     pictures = report_pictures(contents)

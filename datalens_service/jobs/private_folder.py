@@ -1,4 +1,4 @@
-"""Where a job keeps private state between steps: `data_dir/private/<job>/<lease token>/`.
+"""Keeps the private state of a job between steps: `data_dir/private/<job>/<lease token>/`.
 
 Every lease has a folder of its own, so a worker that lost the job and does not know it yet cannot write into,
 or remove, the files of its successor. The successor takes the last checkpoint along. Nothing private outlives

@@ -22,7 +22,7 @@ log = structlog.get_logger()
 
 
 class SharedWork(NamedTuple):
-    """What can be shared of a job.
+    """The part of a job that ranks can share.
 
     Attributes:
         stored_at: Path of the records as every machine knows it.
@@ -36,7 +36,7 @@ class SharedWork(NamedTuple):
 
 
 class Ranks(Protocol):
-    """Where a job gets its process group from."""
+    """Gives a job its process group."""
 
     def share(self, work: SharedWork) -> AbstractContextManager[ProcessGroup]:
         """The group that computes the teachers of a job; its other ranks end with the block."""
@@ -60,12 +60,12 @@ class ReadyRanks:
 
     @contextmanager
     def share(self, work: SharedWork) -> Iterator[ProcessGroup]:
-        """They are ready."""
+        """Yield the group of ranks, which share the records of `work`."""
         yield self._group
         self.shutdown()
 
     def shutdown(self) -> None:
-        """End them."""
+        """End all ranks of the group."""
         self._group.shutdown()
 
 
@@ -94,7 +94,7 @@ ONE_RANK = ReadyRanks(SINGLE_PROCESS)
 
 
 def read_shared_records(group: ProcessGroup, settings: Settings, folder: Path) -> Upload | None:
-    """What rank 0 says is to be read, for the other ranks; None if nothing is shared."""
+    """Return what rank 0 says is to be read, for the other ranks; None if nothing is shared."""
     import torch
 
     command = group.receive()

@@ -39,7 +39,7 @@ _GRID_COLUMNS: Final = 10
 
 
 class JobFile(NamedTuple):
-    """One file: what makes it, and whether anyone but the owner may get it."""
+    """A file of a job: the function that makes it, and whether anyone but the owner may get it."""
 
     name: str
     media_type: str
@@ -50,13 +50,13 @@ class JobFile(NamedTuple):
 
 
 class ReleaseContents(NamedTuple):
-    """What the files of a job are made of.
+    """Contents of the files of a job.
 
     Attributes:
         report: Private figures included.
-        proof: Of what the job cost, with the journal of the account; others get the part about the job.
-        key: Of the installation; signs proofs and reports.
-        extras: What the run released beside the model.
+        proof: Proof of the job's cost, with the journal of the account; others get the part about the job.
+        key: Key of the installation, which signs proofs and reports.
+        extras: Files and figures that the run released beside the model.
     """
 
     folder: Path
@@ -69,7 +69,7 @@ class ReleaseContents(NamedTuple):
 
 
 def released_files(contents: ReleaseContents) -> list[JobFile]:
-    """What is drawn from the model, and itself."""
+    """Return the released files: what is drawn from the model, and the model itself."""
     model_files = [_written(contents.folder, file) for file in (*contents.model.files(), *contents.extras)]
     if not isinstance(generator := contents.model, Generator):
         return [*model_files, *_carded(contents)]
@@ -78,13 +78,13 @@ def released_files(contents: ReleaseContents) -> list[JobFile]:
 
 
 def files_with_card(contents: ReleaseContents) -> list[JobFile]:
-    """Those of them that repeat the card, so change with its figures."""
+    """Return the released files that repeat the card, so change with its figures."""
     model = contents.model
     return [_packed(contents, model)] if isinstance(model, Generator) else _carded(contents)
 
 
 def report_pictures(contents: ReleaseContents) -> Pictures | None:
-    """What a report shows of released images; None of a model that draws none."""
+    """Draw the pictures of a report from released images; None of a model that draws none."""
     model = contents.model
     return draw_pictures(model, contents.num_images) if isinstance(model, Generator) else None
 
@@ -128,7 +128,7 @@ def _carded(contents: ReleaseContents) -> list[JobFile]:
 
 
 KEPT_PREVIEW: Final = "preview-"
-"""How the names of grids begin that stay, so that one can see how the generator learned."""
+"""Prefix of the names of grids that are kept and show how the generator learned."""
 
 
 class SamplePreviews:
@@ -148,7 +148,7 @@ class SamplePreviews:
         self._shown = max((_number(file.name) for file in artifacts.list_artifacts(lease.job_id)), default=0)
 
     def due(self) -> bool:
-        """Whether enough time has passed since the last one."""
+        """Return True if enough time has passed since the last one."""
         return time.monotonic() >= self._next
 
     def show(self, model: ReleasedModel) -> None:

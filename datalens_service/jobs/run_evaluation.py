@@ -60,11 +60,11 @@ Outcome = TypeVar("Outcome")
 
 @dataclass(frozen=True)
 class EvaluationContext:
-    """Where a job is measured.
+    """The database and settings with which a job is measured.
 
     Attributes:
-        database: Of its account, and of the account of a data set that was set aside.
-        settings: Where records lie, and weights of the operator.
+        database: Database of its account, and of the account of a data set that was set aside.
+        settings: Folders of records, and of weights of the operator.
     """
 
     database: Database

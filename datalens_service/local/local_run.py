@@ -69,7 +69,7 @@ class LocalRun:
     """An output folder with its store, locked by this process.
 
     Attributes:
-        released_mode: Of files that may be passed on; all others are for their owner alone.
+        released_mode: File mode of files that may be passed on; all others are for their owner alone.
     """
 
     out: Path
@@ -77,17 +77,17 @@ class LocalRun:
     database: Database
     released_mode: int
     _parquet_cards: dict[str, str] = field(default_factory=dict, init=False, repr=False)
-    """Of the jobs whose images were written as Parquet already, which takes longer than it takes to draw them."""
+    """Cards of jobs whose images are written as Parquet already, which takes longer than drawing them."""
 
     @property
     def artifacts(self) -> ArtifactStore:
-        """Files of the jobs in this folder."""
+        """Return the files of the jobs in this folder."""
         return ArtifactStore(self.database, self.settings.data_dir)
 
     def find_or_create_dataset(
         self, upload: Upload, format_name: str, epsilon: float, delta: float | None, confirm: Callable[[], None]
     ) -> StoredDataset:
-        """The dataset of this folder; the first call stores it with its lifetime budget, once `confirm` has returned.
+        """Return the dataset of this folder; the first call stores it with its lifetime budget, after `confirm`.
 
         Raises:
             InvalidInput: The folder belongs to other records.
@@ -103,7 +103,7 @@ class LocalRun:
         return existing[0]
 
     def find_or_create_public(self, public: Upload, format_name: str, name: str, epsilon: float) -> StoredDataset:
-        """Images that are public, stored beside those of this folder; `epsilon` is never spent on them.
+        """Return public images stored beside those of this folder; `epsilon` is never spent on them.
 
         Raises:
             InvalidDataset: One of them is among the private images of this folder.
@@ -121,10 +121,10 @@ class LocalRun:
             raise
 
     def find_or_create_job(self, dataset: StoredDataset, spec: TrainingSpec) -> Job:
-        """The job with this spec: an existing one that has not failed, or a new one with its budget reserved.
+        """Return the job with this spec: an existing one that has not failed, or a new one with its budget reserved.
 
         Raises:
-            BudgetExceeded: What remains of the folder's budget does not pay for it.
+            BudgetExceeded: The rest of the folder's budget does not pay for it.
             InvalidSpec: The method does not fit the data set.
         """
         price = quote(self.database, dataset.tenant_id, dataset.id, spec)
@@ -157,7 +157,7 @@ class LocalRun:
             raise
 
     def deliver(self, job: Job, dataset: StoredDataset) -> dict[str, Path]:
-        """Copy the job's files into the folder, its images as Parquet beside the NPZ; path of each by its name."""
+        """Copy the job's files into the folder, images as Parquet beside the NPZ, and return the paths by name."""
         paths = {artifact.name: self._copy(artifact) for artifact in self.artifacts.list_artifacts(job.id)}
         if PACKED_IMAGES in paths:
             paths[_PARQUET] = self._write_parquet(job, dataset, paths)
@@ -167,7 +167,7 @@ class LocalRun:
         return {**paths, key.name: key}
 
     def list_audiences(self, job: Job) -> dict[str, Audience]:
-        """Audience of each delivered file, by its name."""
+        """Return the audience of each delivered file, by its name."""
         audiences: dict[str, Audience] = {file.name: file.audience for file in self.artifacts.list_artifacts(job.id)}
         releasable = audiences["card.json"]
         parquet = {_PARQUET: releasable} if PACKED_IMAGES in audiences else {}
@@ -219,7 +219,7 @@ class LocalRun:
         )
 
     def _list_datasets(self) -> tuple[StoredDataset, ...]:
-        """Oldest first: the private one, and public ones that jobs started from."""
+        """List the data sets, oldest first: the private one, and public ones that jobs started from."""
         return tuple(reversed(_list_all(partial(datasets.list_datasets, self.database))))
 
     def _cancel_unfinished(self, unfinished: list[Job], units: int, dataset_id: str) -> None:
@@ -267,7 +267,7 @@ def _lock_folder(path: Path) -> Generator[None]:
 
 
 def _list_all(list_page: Callable[..., Page[Listed]]) -> list[Listed]:
-    """All items of a list, newest first."""
+    """List all items of a list, newest first."""
     page = list_page(limit=_PAGE)
     items = [*page.items]
     while page.next_cursor is not None:

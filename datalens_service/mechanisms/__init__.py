@@ -45,7 +45,7 @@ AnyMechanism = (
 )
 
 AnyVotes = TopAggParameters | KLevelParameters | CountSketchParameters | HistogramParameters | ClippedRowsParameters
-"""Ways to vote, with the parameters that each has; told apart by `name`."""
+"""The ways to vote, each with its parameters; `name` tells them apart."""
 
 
 class PlannedRelease(BaseModel):
@@ -57,25 +57,22 @@ class PlannedRelease(BaseModel):
     count: int = Field(default=1, ge=1)
 
     def cost(self, relation: NeighboringRelation = NeighboringRelation.ZERO_OUT) -> int:
-        """Ledger units of all of them: what the mechanism itself charges; of sampled batches, all draws."""
+        """Return the ledger units of all of them; a block of sampled batches is charged as a whole."""
         return self.mechanism.price(self.count, relation).units
 
     @property
     def slack(self) -> int:
-        """What is charged beside the units, in 1e-18 of δ; 0 unless batches are sampled."""
         return self.mechanism.price(self.count).slack
 
     def describe(self) -> dict[str, Any]:
-        """Public parameters, with the count."""
         return {**self.mechanism.describe(), "count": self.count}
 
     @property
     def label(self) -> str:
-        """Its name in the ledger."""
         return self.mechanism.label()
 
     def charge_after(self, made: int) -> Charge:
-        """What was charged under zero-out when `made` of them were made: of a block, all of it with the first."""
+        """Return what `made` of these releases cost under zero-out; a block is charged in full with its first draw."""
         return self.mechanism.price(made) if made else Charge(0)
 
 

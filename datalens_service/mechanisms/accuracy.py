@@ -16,14 +16,14 @@ from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.randomness import Integers
 
 DEFAULT_NOISE_STDDEV = 100
-"""±1 point on 10,000 images, for 0.14 % of a budget of ε = 1 at δ = 1e-5."""
+"""Enough for ±1 point on 10,000 images, at 0.14 % of a budget of ε = 1 and δ = 1e-5."""
 
 
 class Answers(NamedTuple):
-    """Private contributions: what a classifier that is public made of every record."""
+    """Private contributions: the public classifier's answer for every record."""
 
     right: NDArray[np.bool_]
-    """(records,) whether the label was found."""
+    """(records,) whether the classifier found the label."""
     units: Integers
     """(records,) identity of each record's unit."""
 
@@ -41,28 +41,25 @@ class AccuracyCount(Mechanism[Answers, float]):
     num_units: int = Field(ge=1, description="n of the hold-out, public: what the count is a share of.")
 
     def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
-        """See the class."""
         return Fraction(1)
 
     @classmethod
     def example_contributions(cls) -> Example:
-        """A unit of two records, labelled correctly, and none."""
         # No label is right for an image that is not finite.
         answers = Answers(np.array([True, True, False]), np.array([0, 0, 1]))
         one, none = (Answers(answers.right[:records], answers.units[:records]) for records in (2, 0))
         return Example(cls(num_units=3, noise_stddev=100), one, none, answers)
 
     def covers_whole_units(self, records_per_unit: int, classes_per_unit: int) -> bool:
-        """Always: a unit counts once, whatever it holds."""
         return True
 
     def exact_sum(self, contributions: Answers) -> Integers:
-        """int64 array (1,): the count."""
+        """Count the units whose first record is right, as int64 (1,)."""
         _, first = np.unique(contributions.units, return_index=True)
         exact = ExactSum((1,), 1)
         exact.add(contributions.right[first, None].astype(np.int64))
         return exact.total
 
     def decode(self, noisy: Integers) -> float:
-        """Share of all units, in percent, within 0 and 100."""
+        """Return the share of all units in percent, clipped to 0 … 100."""
         return float(np.clip(100 * int(noisy[0]) / self.num_units, 0.0, 100.0))

@@ -31,33 +31,31 @@ from datalens_service.mechanisms.confined import FAILED, confined, confined_item
 
 _ENDED, _FAILED, _LACKS_MEMORY = "ended", "failed", "lacks memory"
 _NUMBERS: Final = "biuf"
-"""Kinds of arrays that come back: no objects, no texts."""
+"""Kinds of arrays that may come back; objects and texts may not."""
 _CONTRIBUTIONS: Final = "datalens_service.mechanisms."
-"""Modules whose tuples of arrays come back as such tuples."""
+"""Named tuples that are defined below this package come back as such."""
 
 
 class Apart:
-    """Calls each function in a process that is forked for it."""
+    """Call each function in a process that is forked for it."""
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What a function returns."""
         (made,) = _ask_once(lambda: [function(*arguments)])
         return made
 
     def items(self, function: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
-        """What a generator function yields."""
         return _ask_once(lambda: function(*arguments))
 
 
 Work = Callable[[Iterator[Any], "Replies"], None]
-"""Of questions as they come, and of the way back."""
+"""The work of a child: it takes questions as they come, and the way back."""
 
 
 class Child:
     """A forked process that answers questions with arrays, one after the other, until this object is gone.
 
     Args:
-        work: Done in the child.
+        work: The work that the child does.
     """
 
     def __init__(self, work: Work) -> None:
@@ -69,7 +67,7 @@ class Child:
         other.close()
 
     def ask(self, *question: Any) -> Iterator[Any]:
-        """The parts of an answer.
+        """Ask a question, and yield the parts of the answer.
 
         Raises:
             ContributionFailed: The child failed, or is gone.
@@ -87,7 +85,6 @@ class Child:
             raise ContributionFailed(FAILED)
 
     def end(self) -> None:
-        """End the process."""
         if self._pid:
             self._connection.close()
             os.kill(self._pid, signal.SIGKILL)
@@ -115,12 +112,14 @@ def _answer(produce: Callable[[], Any], questions: Iterator[Any], replies: Repli
 
 
 def _work(work: Work, connection: Connection) -> NoReturn:
-    """Be the child: nothing of it is left in the end, nothing of its parent is taken apart."""
+    """Run the work of the child, then end its process without clean-up, which would touch what its parent shares."""
     try:
+        # A collection would run finalizers of objects that belong to the parent.
         gc.disable()
         gc.freeze()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # Output would tell of records.
         for stream in (1, 2):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
         # A forked process has one thread: those of its parent's pools are gone, and would be waited for.
@@ -132,7 +131,7 @@ def _work(work: Work, connection: Connection) -> NoReturn:
 
 
 class Replies:
-    """The way back from a child: arrays, and how the work on a question ended."""
+    """The way back from a child: it carries arrays, and how the work on a question ended."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -157,7 +156,7 @@ class Replies:
 
     @contextmanager
     def ending(self) -> Iterator[None]:
-        """Say how the work within ended: well, or in one of two ways."""
+        """Report how the work within ended: well, out of memory, or in a failure of which nothing else is said."""
         ended = _ENDED
         try:
             yield
@@ -182,13 +181,14 @@ def _as_array(part: Any) -> NDArray[Any]:
 
 
 def _received(connection: Connection, header: dict[str, Any]) -> Any:
-    """What a child made, of arrays alone."""
+    """Rebuild what a child sent, from arrays alone."""
     parts = {name: _part(connection, *described) for name, *described in header["parts"]}
     module, _, name = header["of"].partition(":")
     if (module, name) == ("builtins", "dict"):
         return parts
     if list(parts) == [""]:
         return parts[""]
+    # Only the tuples that mechanisms sum are rebuilt by their name; nothing a method defines runs here.
     if not module.startswith(_CONTRIBUTIONS):
         return tuple(parts.values())
     return getattr(sys.modules[module], name)(*parts.values())

@@ -27,13 +27,13 @@ Released = TypeVar("Released")
 
 
 class Account(Protocol):
-    """What a mechanism needs from the books: charge before the draw, store after it, replay on resume."""
+    """The accounting that a mechanism needs: charge before the draw, store after it, replay on resume."""
 
     def replay(self, step: int) -> Integers | None:
-        """The noisy sum already stored under `step`, or None."""
+        """Return the noisy sum that is already stored under `step`, or None."""
 
     def charge(self, step: int, label: str, units: int, slack: int = 0) -> None:
-        """Book `units`, and `slack` beside them, durably before anything is drawn; slack once for a step.
+        """Book `units` and `slack` durably, before anything is drawn; a step's slack is booked once.
 
         Raises:
             BudgetExceeded: The reservation does not cover the charge; nothing was booked.
@@ -44,7 +44,7 @@ class Account(Protocol):
         """Book a draw of a block durably: all of its units and its slack with the first, nothing with the others.
 
         Returns:
-            How many draws were booked before, those that a crash lost included.
+            The number of draws booked before, those that a crash lost included.
 
         Raises:
             BudgetExceeded: The reservation does not cover the block, or all of its draws are made.
@@ -52,22 +52,22 @@ class Account(Protocol):
         """
 
     def store(self, step: int, noisy: Integers) -> None:
-        """Keep the noisy sum durably under `step`; at most one is ever accepted."""
+        """Keep the noisy sum durably under `step`, which accepts one sum and never another."""
 
     def advance(self, step: int, state: dict[str, NDArray[Any]], iterates: NDArray[np.float32] | None = None) -> None:
-        """Keep a function of all sums before `step` in the place of these sums; they are dropped.
+        """Keep a function of all sums before `step` in the place of these sums, which are dropped.
 
         Args:
-            step: The next one.
+            step: The step that comes next.
             state: Released numbers alone.
-            iterates: (steps, weights) of a job that keeps them: the weights at which the dropped sums were taken.
+            iterates: (steps, weights) the weights at which the dropped sums were taken, of a job that keeps them.
         """
 
     def latest(self) -> tuple[int, dict[str, NDArray[Any]]] | None:
-        """What `advance` was given last, or None."""
+        """Return the step and state that `advance` kept last, or None."""
 
     def iterates(self) -> list[NDArray[np.float32]]:
-        """All that `advance` was given, in order; until the job has ended."""
+        """Return all iterates that `advance` kept, in order, until the job has ended."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Example:
 
     Attributes:
         mechanism: With small public parameters.
-        contributions: What `Mechanism.exact_sum` takes.
+        contributions: Argument of `Mechanism.exact_sum`.
         neighbor: The same with one unit emptied, so that the sums lie as far apart as any.
         not_finite: The first with more units, whose numbers are not finite; its sum must be the same.
         tightness: Part of the declared sensitivity that they reach at least; less than 1 where rounding is allowed for.
@@ -100,25 +100,25 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     ledger_label: ClassVar[str]
-    """What `label` says, unless it depends on parameters."""
+    """The name in the ledger, unless `label` makes it from parameters."""
 
     noise_stddev: int = Field(ge=MINIMUM_NOISE_STDDEV, le=MAXIMUM_NOISE_STDDEV)
 
     def label(self) -> str:
-        """Name of the release in the ledger; public."""
+        """Return the public name of the release in the ledger."""
         return self.ledger_label
 
     @abstractmethod
     def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
-        """Squared L2 sensitivity of one query under `relation`, exact."""
+        """Return the exact squared L2 sensitivity of one query under `relation`."""
 
     def queries_per_unit(self, relation: NeighboringRelation) -> int:
-        """How many queries of one release a single unit can influence: one, where the whole sum is the query."""
+        """Return how many queries of one release a single unit can influence; here the whole sum is one query."""
         return 1
 
     @abstractmethod
     def covers_whole_units(self, records_per_unit: int, classes_per_unit: int) -> bool:
-        """Whether the price is that of units with these public bounds; there is no default.
+        """Tell whether the price covers units within these public bounds. Every mechanism has to decide this itself.
 
         Args:
             records_per_unit: Largest number of records of one unit.
@@ -128,32 +128,32 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
     @classmethod
     @abstractmethod
     def example_contributions(cls) -> Example:
-        """Neighbors that attain the sensitivity; there is no default."""
+        """Return neighbours that attain the sensitivity. Every mechanism has to bring its own."""
 
     @abstractmethod
     def exact_sum(self, contributions: Contributions) -> Integers:
-        """The un-noised sum; private."""
+        """Return the sum without noise, which is private."""
 
     @abstractmethod
     def decode(self, noisy: Integers) -> Released:
-        """What is handed out: a function of the noisy sum and public values alone."""
+        """Turn the noisy sum into what is handed out, by means of public values alone."""
 
     def images_voted_on(self) -> int:
-        """Synthetic images that teachers vote on in one release; 0 for statistics."""
+        """Return the number of synthetic images that teachers vote on in one release; 0 for statistics."""
         return 0
 
     def slack_beside(self) -> int:
-        """Part of δ, in 1e-18, that is charged with the first of its releases, though they need none."""
+        """Return the part of δ, in 1e-18, charged with the first release although Gaussian releases need none."""
         return 0
 
     def block(self) -> Block | None:
-        """How batches are drawn, if they are: then all releases are charged as one block."""
+        """Return the block of all releases if batches are drawn, which are then charged together; else None."""
         return None
 
     def noisy_sum(self, contributions: Contributions, batch: Booleans, noise: NoiseSource) -> Integers:
-        """Draw of a block: the exact sum with discrete Gaussian noise of `noise_stddev` on every coordinate.
+        """Sum one batch of a block and add discrete Gaussian noise of `noise_stddev` to every coordinate.
 
-        Only a mechanism whose noise is part of each contribution, and which proves its own price, has another.
+        Only a mechanism whose noise is part of each contribution, and which proves its own price, overrides this.
 
         Args:
             contributions: Private, of the units in `batch`.
@@ -165,36 +165,38 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
 
     @final
     def cost(self, relation: NeighboringRelation = NeighboringRelation.ZERO_OUT) -> int:
-        """Ledger units of one release under `relation`; of the whole block where batches are sampled."""
+        """Return the ledger units of one release under `relation`, or of the whole block where batches are sampled."""
         return self.price(1, relation).units
 
     @final
     def price(self, count: int, relation: NeighboringRelation = NeighboringRelation.ZERO_OUT) -> Charge:
-        """What `count` releases cost under `relation`; a block costs the same however few of its draws are made."""
+        """Return the charge for `count` releases; a block costs the same however few of its draws are made."""
         block = self.block()
         if block is not None:
             return block.charge(relation)
         queries = self.queries_per_unit(relation)
+        # Rounded up per query before it is multiplied: a plan costs exactly what its single charges book.
         units = count * cost_units(self.sensitivity_squared(relation), self.noise_stddev, queries)
         return Charge(units, self.slack_beside())
 
     @final
     def noise_multiplier(self) -> float:
-        """σ/C of the continuous noise, rounded down; C is the largest contribution of a unit."""
+        """Return σ/C of the continuous noise, rounded down, where C bounds the contribution of a unit."""
         return continuous_multiplier(self.sensitivity_squared(NeighboringRelation.ZERO_OUT), self.noise_stddev)
 
     @final
     def release(
         self, contributions: Callable[..., Contributions], *, step: int, account: Account, noise: NoiseSource
     ) -> Released:
-        """Charge, sum, draw, store, hand out; or hand out again what is already stored under `step`.
+        """Charge, sum, draw, store and hand out; or hand out again what is already stored under `step`.
 
-        Guarantee: `cost(relation)` units of μ², for every value the contributions may take. All releases of a block
-        together: `block().charge(relation)`.
+        Guarantee: the release costs `cost(relation)` units of μ², for every value the contributions may take. All
+            releases
+        of a block together cost `block().charge(relation)`.
 
         Args:
-            contributions: Called only if the step has to be computed; reads private records. Where there are batches
-                it is given one, bool (num_units,), and answers for the units that are in it.
+            contributions: Reads private records; called only if the step has to be computed. Where batches are drawn it
+                gets one, bool (num_units,), and answers for the units in it.
             step: Number of this release within its job.
             account: The job's account at the data set's ledger.
             noise: From OS entropy.
@@ -202,9 +204,11 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
         Raises:
             BudgetExceeded: The budget does not cover this release; nothing was summed or drawn.
         """
+        # A stored sum was released already: handing it out again costs nothing, a second draw of noise would.
         noisy = account.replay(step)
         if noisy is None:
             noisy = self._charge_and_draw(contributions, step, account, noise)
+            # Stored before it is used, so that after a crash nobody gets this step with other noise.
             account.store(step, noisy)
         return self.decode(noisy)
 
@@ -212,14 +216,15 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
     def _charge_and_draw(
         self, contributions: Callable[..., Contributions], step: int, account: Account, noise: NoiseSource
     ) -> Integers:
-        """The noisy sum of a step that is paid."""
         block = self.block()
         if block is None:
             # Before anything is summed: whether a sum can be made at all may depend on the records.
             account.charge(step, self.label(), self.cost(), self.slack_beside())
             exact = self.exact_sum(contributions())
             return exact + noise.discrete_gaussian(exact.shape, self.noise_stddev)
+        # The plan states the price, so that all processes book the same integers; it is not taken on trust.
         block.check_price(self.noise_multiplier())
+        # The account numbers the draws: one that a crash lost counts, and is not made again.
         draw = account.charge_draw(step, self.label(), block)
         # Coins are privacy randomness, like noise: nobody sees them, and they end with this call.
         batch = block.draw_batch(draw, noise)
@@ -227,7 +232,7 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
 
     @final
     def describe(self) -> dict[str, Any]:
-        """Public parameters for plan, card and report."""
+        """Return the public parameters and costs, for plan, card and report."""
         return {
             "mechanism": self.label(),
             **self.model_dump(mode="json"),

@@ -22,7 +22,7 @@ from datalens_service.privacy.randomness import Integers
 # Square roots are taken of whole numbers that many binary places longer.
 _ROOT_PLACES: Final = 10
 _MOST_RECORDS: Final = 2**21
-"""Of a unit, as they are; more count as so many, for squares that many places longer fit into 63 bits."""
+"""More records of a unit count as this many, so that squares with `_ROOT_PLACES` more places fit into 63 bits."""
 
 
 class Votes(NamedTuple):
@@ -53,21 +53,18 @@ class CellVotes(Mechanism[Votes, NDArray[np.float64]]):
 
     @classmethod
     def example_contributions(cls) -> Example:
-        """A unit of two records in one cell, and none; then units in no cell."""
         cells, units = np.array([1, 1, -1, 9]), np.array([0, 0, 1, 2])
         pair, none, lost = (Votes(cells[:n], np.zeros(n, np.int64), units[:n]) for n in (2, 0, 4))
         return Example(cls(num_groups=2, cells=3, noise_stddev=10_000), pair, none, lost)
 
     def covers_whole_units(self, records_per_unit: int, classes_per_unit: int) -> bool:
-        """Always: what a unit adds is at most `grid` long, whatever it holds."""
         return True
 
     def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
-        """See the class."""
         return Fraction((2 if relation == NeighboringRelation.REPLACE_ONE else 1) * self.grid**2)
 
     def exact_sum(self, contributions: Votes) -> Integers:
-        """int64 array (num_groups, cells)."""
+        """Sum the units' vectors, as int64 (num_groups, cells)."""
         cells, groups, units = contributions
         there = (cells >= 0) & (cells < self.cells)
         places = groups[there] * self.cells + cells[there]
@@ -77,11 +74,11 @@ class CellVotes(Mechanism[Votes, NDArray[np.float64]]):
         return exact.total.reshape(self.num_groups, self.cells)
 
     def decode(self, noisy: Integers) -> NDArray[np.float64]:
-        """(num_groups, cells) noisy numbers of votes; they may be negative."""
+        """Return the noisy numbers of votes (num_groups, cells), which may be negative."""
         return np.asarray(noisy / self.grid)
 
     def _shares(self, units: Integers, counts: Integers) -> Integers:
-        """What each cell of a unit gets: its count, as a part of the length of all the unit's counts, rounded down."""
+        """Divide each cell's count by the length of all counts of its unit, rounded down."""
         _, of_unit = np.unique(units, return_inverse=True)
         records, squares = np.zeros((2, of_unit.max(initial=-1) + 1), dtype=np.int64)
         np.add.at(records, of_unit, counts)

@@ -39,16 +39,14 @@ class ClippedRows(VoteMechanism):
 
     @classmethod
     def example_parameters(cls) -> VoteParameters:
-        """A coarse grid, for which little noise is enough."""
         return ClippedRowsParameters(grid=64)
 
     @property
     def row_bound_squared(self) -> int:
-        """The square of the largest length."""
         return self.grid**2
 
     def encode(self, gradients: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """Gradients cut to length `clip`, on the grid: int32 of their shape.
+        """Cut gradients to length `clip` and round them to the grid: int32 of their shape.
 
         With `stochastic` a coordinate is rounded up or down by an unbiased coin, and the guard drops rows that became
         too long; else towards zero, which leads no row out of the bound.
@@ -65,14 +63,14 @@ class ClippedRows(VoteMechanism):
         return wide.trunc_().to(torch.int32)
 
     def decode(self, noisy: Integers) -> Directions:
-        """Direction per image in lengths of `clip`, float32 (images, dimensions): 1 where all critics agree."""
+        """Return a direction per image in lengths of `clip`, float32 (images, dimensions): 1 if all critics agree."""
         scale = self.num_teachers / (self.teachers_per_image * self.grid)
         sums = np.asarray(noisy, dtype=np.float64) * scale
         return self.direction(sums)
 
 
 class ClippedRowsParameters(VoteParameters):
-    """Gradients of GS-WGAN."""
+    """Parameters of the votes of GS-WGAN."""
 
     mechanism: ClassVar[type[VoteMechanism]] = ClippedRows
 

@@ -1,4 +1,4 @@
-"""What is called with private records in hand: whatever it raises becomes an error that carries nothing of it.
+"""Calls with private records in hand: whatever they raise becomes an error that carries nothing of it.
 
 A message, a type or a traceback may say what the records are. So the error is one of two, neither has a cause, and the
 job ends by it after the release was charged.
@@ -17,7 +17,7 @@ FAILED: Final = (
     "charged stays charged."
 )
 _ALLOCATOR: Final = "DefaultCPUAllocator"
-"""Begins, in torch, what a processor's memory does not suffice for: a `RuntimeError`."""
+"""Messages of torch's `RuntimeError` begin with it when main memory does not suffice."""
 
 
 def confined(function: Callable[..., Made], *arguments: Any) -> Made:
@@ -38,37 +38,35 @@ def confined(function: Callable[..., Made], *arguments: Any) -> Made:
 
 
 def confined_items(made: Iterator[Made]) -> Iterator[Made]:
-    """Take one item after the other from what such a function yields; it ends at None."""
+    """Yield what such a function yields, one item after the other; a None ends it."""
     while (item := confined(next, made, None)) is not None:
         yield item
 
 
 def refused(why: str) -> ContributionFailed:
-    """Return the error of what was computed and cannot be summed; `why` is a note for its author, and leaves no job."""
+    """Return the error for rows that cannot be summed; `why` is a note for the author and never leaves the job."""
     error = ContributionFailed(FAILED)
     error.add_note(why)
     return error
 
 
 class Calls(Protocol):
-    """Where functions that see private records are called; each raises as `confined` does."""
+    """A place where functions that see private records are called; it raises as `confined` does."""
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What a function returns."""
+        """Call a function and return its result."""
 
     def items(self, function: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
-        """What a generator function yields."""
+        """Call a generator function and yield its items."""
 
 
 class CallsHere:
-    """In this process."""
+    """Call each function in this process."""
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What a function returns."""
         return confined(function, *arguments)
 
     def items(self, function: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
-        """What a generator function yields."""
         return confined_items(iter(confined(function, *arguments)))
 
 
@@ -76,7 +74,7 @@ HERE: Final = CallsHere()
 
 
 def prepared(prepare: Callable[[], object], answer: Callable[..., Made]) -> Callable[..., Made]:
-    """Prepare an answer before its release is charged, and return it; where that failed, one that raises the failure.
+    """Prepare an answer before its release is charged; a failure becomes an answer that raises it.
 
     Features and teachers take longer than the sums made with them. So a job may be stopped meanwhile without a charge,
     and what they raise is raised once the release is charged.
@@ -93,7 +91,7 @@ def _fail(error: Exception, *_batch: object) -> NoReturn:
 
 
 def lacks_memory(error: BaseException) -> bool:
-    """Whether an error says that there was not enough."""
+    """Tell whether an error says that memory did not suffice."""
     # torch.OutOfMemoryError by name: torch may not be installed where this is read.
     named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return named or (isinstance(error, RuntimeError) and _ALLOCATOR in str(error))

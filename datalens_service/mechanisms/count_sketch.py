@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class _Hashes(NamedTuple):
-    """Shared by all teachers; made from a public seed."""
+    """The hashes that all teachers share, made from a public seed."""
 
     cells: NDArray[np.int64]
-    """(rows, dimensions) in [0, rows·columns): where a coordinate goes."""
+    """(rows, dimensions) the cell of a coordinate, in [0, rows·columns)."""
     signs: NDArray[np.int8]
-    """(rows, dimensions) ±1: with which sign."""
+    """(rows, dimensions) the sign of a coordinate, ±1."""
 
 
 @final
@@ -52,21 +52,19 @@ class CountSketch(VoteMechanism):
 
     @classmethod
     def example_parameters(cls) -> VoteParameters:
-        """Few enough that all of them vote."""
         return CountSketchParameters(top_k=4, rows=5, columns=512)
 
     @property
     def coordinates(self) -> int:
-        """Cells of the table."""
         return self.rows * self.columns
 
     @property
     def row_bound_squared(self) -> int:
-        """The squared length of a table without collisions."""
+        """Return the squared length of a table without collisions."""
         return self.rows * self.top_k
 
     def encode(self, gradients: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """TopkStoSignGrad, then a count sketch of the vote.
+        """Vote by TopkStoSignGrad, then sketch the vote.
 
         Returns:
             int16 tensor (teachers, images, rows·columns); the cells of one column lie side by side.
@@ -101,7 +99,7 @@ class CountSketch(VoteMechanism):
 
 
 class CountSketchParameters(TopKParameters):
-    """Votes of FetchSGD."""
+    """Parameters of the votes of FetchSGD."""
 
     mechanism: ClassVar[type[VoteMechanism]] = CountSketch
 
@@ -111,7 +109,7 @@ class CountSketchParameters(TopKParameters):
 
 
 def _truncate(tables: torch.Tensor, bound_squared: int) -> torch.Tensor:
-    """Zero the cells behind the first that would pass the bound, in exact integers.
+    """Zero the cells behind the first that would exceed the bound, in exact integers.
 
     Collisions lengthen about half of all tables, by a few percent. The last columns lose what is too much, the
     same in every row of the table, so that a coordinate seldom loses more than one of its cells.

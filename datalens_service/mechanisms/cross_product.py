@@ -32,9 +32,9 @@ class OuterProductFactors(NamedTuple):
     left: Floats
     """(records, left_dimensions); rows longer than 1 are scaled back to length 1, rows not finite become 0."""
     right: Floats
-    """(records, right_dimensions); the same."""
+    """(records, right_dimensions); treated in the same way."""
     units: Integers
-    """(records,) identity of each record's unit; of one unit, `records_per_unit` records count at most."""
+    """(records,) identity of each record's unit; at most `records_per_unit` records of one unit count."""
 
 
 @final
@@ -55,7 +55,6 @@ class CrossProductSum(Mechanism[OuterProductFactors, NDArray[np.float64]]):
 
     @classmethod
     def example_contributions(cls) -> Example:
-        """A record whose factors are too long, and none."""
         left = np.array([[7.0, 0.0], [np.nan, 0.0], [0.0, np.inf]])
         right, units = np.full((3, 3), 7.0), np.arange(3)
         one, none, factors = (OuterProductFactors(left[:n], right[:n], units[:n]) for n in (1, 0, 3))
@@ -63,7 +62,7 @@ class CrossProductSum(Mechanism[OuterProductFactors, NDArray[np.float64]]):
         return Example(mechanism, one, none, factors, Fraction(99, 100))
 
     def radius(self, dimensions: int) -> int:
-        """Integer L2 bound of a vector on the grid: rounding moves it by at most √d/2."""
+        """Return an integer bound of a vector's L2 norm on the grid: rounding moves it by at most √d/2."""
         return self.grid + math.isqrt(dimensions) // 2 + 1
 
     def covers_whole_units(self, records_per_unit: int, classes_per_unit: int) -> bool:
@@ -71,13 +70,12 @@ class CrossProductSum(Mechanism[OuterProductFactors, NDArray[np.float64]]):
         return self.records_per_unit == records_per_unit
 
     def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
-        """See the class."""
         product = self.radius(self.left_dimensions) * self.radius(self.right_dimensions)
         factor = 4 if relation == NeighboringRelation.REPLACE_ONE else 1
         return Fraction(factor * self.records_per_unit**2 * product**2)
 
     def exact_sum(self, contributions: OuterProductFactors) -> Integers:
-        """int64 array (left_dimensions, right_dimensions)."""
+        """Sum the products, as int64 (left_dimensions, right_dimensions)."""
         counted = np.flatnonzero(position_in_unit(contributions.units) < self.records_per_unit)
         sizes = self.left_dimensions, self.right_dimensions
         exact = ExactSum(sizes, math.prod(map(self.radius, sizes)))
@@ -87,11 +85,11 @@ class CrossProductSum(Mechanism[OuterProductFactors, NDArray[np.float64]]):
         return exact.total
 
     def decode(self, noisy: Integers) -> NDArray[np.float64]:
-        """(left_dimensions, right_dimensions) in units of length."""
+        """Return the sum in units of length, (left_dimensions, right_dimensions)."""
         return np.asarray(noisy / self.grid**2)
 
     def on_grid(self, values: Floats) -> NDArray[np.float32]:
-        """Rows as whole numbers (held in float32) with L2 norm at most `radius`."""
+        """Round rows to whole numbers (held in float32) with L2 norm at most `radius`."""
         values = np.asarray(values, dtype=np.float32)
         with np.errstate(over="ignore", invalid="ignore"):
             norms = np.sqrt(np.einsum("ij,ij->i", values, values))

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     import torch
 
 LARGEST_SUM: Final = 2**62
-"""Of magnitudes: noise of the largest stddev fits beside it into 63 bits."""
+"""The largest magnitude of a sum, beside which noise of the largest stddev still fits into 63 bits."""
 _EXACT: Final = {"float32": 2**24, "float64": 2**53}
-"""Up to it every whole number is a float, so sums whose parts stay below it are exact in any order."""
+"""Every whole number up to this is a float, so sums whose parts stay below it are exact in any order."""
 
 
 class ExactSum:
-    """A private sum of whole numbers, int64.
+    """A private int64 sum of whole numbers.
 
     Args:
-        shape: Of the sum.
-        largest: Public bound of the magnitude of what one row adds to one number of it.
+        shape: Shape of the sum.
+        largest: Public bound of the magnitude that one row adds to one number of the sum.
     """
 
     def __init__(self, shape: tuple[int, ...], largest: int) -> None:
@@ -39,18 +39,18 @@ class ExactSum:
 
     @property
     def total(self) -> Integers:
-        """int64 array of the shape."""
         return self._sum
 
     def add(self, rows: NDArray[Any] | torch.Tensor, place: Any = ...) -> None:
         """Add rows (n, …) to the numbers at a place.
 
         Raises:
-            ContributionFailed: Their sum might not be exact, or they are no whole numbers within the bound.
+            ContributionFailed: The sum might not be exact, or the rows are not whole numbers within the bound.
         """
         self._count(len(rows))
         kind = str(rows.dtype).removeprefix("torch.")
         if kind in _EXACT:
+            # Sums of floats stay exact while this product fits into the mantissa, which depends on no value.
             _check_exact(len(rows) * self._largest, kind)
         elif not kind.startswith("int"):
             raise refused(f"Rows of {kind} have no exact sum.")
@@ -65,10 +65,10 @@ class ExactSum:
             self._sum[place] += whole.cpu().numpy()
 
     def add_products(self, left: NDArray[Any], right: NDArray[Any], place: Any = ...) -> None:
-        """Add Σ x·yᵀ of rows of whole numbers (n, p) and (n, q), to which `largest` applies as to one row.
+        """Add Σ x·yᵀ over rows of whole numbers (n, p) and (n, q); `largest` bounds the products as it bounds one row.
 
         Raises:
-            ContributionFailed: As of `add`.
+            ContributionFailed: The sum might not be exact, or the products are not whole numbers within the bound.
         """
         self._count(len(left))
         _check_exact(len(left) * self._largest, "float64")
@@ -76,14 +76,15 @@ class ExactSum:
         for part in wide:
             _check_whole(part, np.rint)
         longest = [int(np.abs(part).max(initial=0)) for part in wide]
+        # No product of two entries is larger than that of the largest entries.
         self._check_bound(longest[0] * longest[1])
         self._sum[place] += (wide[0].T @ wide[1]).astype(np.int64)
 
     def add_at(self, places: NDArray[np.int64], values: Integers | int) -> None:
-        """Add whole numbers (n,) to the numbers of a sum of one axis that stand at `places` (n,).
+        """Add whole numbers (n,) to the numbers at `places` (n,) of a sum with one axis.
 
         Raises:
-            ContributionFailed: As of `add`.
+            ContributionFailed: The sum might not be exact, or the values are not whole numbers within the bound.
         """
         self._count(len(places))
         added = np.broadcast_to(np.asarray(values), places.shape)
@@ -94,7 +95,7 @@ class ExactSum:
 
     def _count(self, rows: int) -> None:
         self._rows += rows
-        # How many there are may be private, so the error does not say what it is about.
+        # The number of rows may be private, so the error does not name it.
         if self._rows * self._largest > LARGEST_SUM:
             raise refused("There are more records than a sum of 63 bits holds.")
 
@@ -103,6 +104,7 @@ class ExactSum:
             return
         if "float" in str(rows.dtype):
             _check_whole(rows, rounded)
+        # By both ends, since the least integer of a type has no positive counterpart.
         self._check_bound(max(int(rows.max()), -int(rows.min())))
 
     def _check_bound(self, found: int) -> None:
@@ -111,10 +113,10 @@ class ExactSum:
 
 
 def check_range(rows: int, largest: int) -> None:
-    """Refuse a sum of so many rows that it might leave 63 bits.
+    """Refuse a sum over so many rows that it might leave 63 bits.
 
     Raises:
-        InvalidInput: It might.
+        InvalidInput: The sum might leave 63 bits.
     """
     if rows * largest > LARGEST_SUM:
         raise InvalidInput("There are more records than a sum of 63 bits holds.")
@@ -126,7 +128,7 @@ def _check_exact(most: int, kind: str) -> None:
 
 
 def _check_whole(rows: Any, rounded: Any) -> None:
-    # What is not finite less itself is not 0.
+    # A number that is not finite minus itself is NaN, not 0, so it is refused, too.
     with np.errstate(invalid="ignore"):
         whole = bool((rounded(rows) - rows == 0).all())
     if not whole:

@@ -39,15 +39,15 @@ class GradientChunk(NamedTuple):
 
 
 def check_chunk(chunk: GradientChunk, dimensions: int, last_unit: int | None) -> int | None:
-    """The last unit of a chunk; every unit is in one chunk only, all its records side by side.
+    """Check a chunk and return its last unit; all records of a unit lie side by side, in one chunk.
 
     Args:
         chunk: Private.
         dimensions: Width of a gradient.
-        last_unit: Of the chunk before.
+        last_unit: The last unit of the chunk before.
 
     Raises:
-        ContributionFailed: It has another width, or splits or repeats a unit.
+        ContributionFailed: The chunk has another width, or splits or repeats a unit.
     """
     if chunk.gradients.shape != (len(chunk.units), dimensions):
         raise refused("A chunk of gradients has another shape than the mechanism.")
@@ -61,9 +61,10 @@ def check_chunk(chunk: GradientChunk, dimensions: int, last_unit: int | None) ->
 
 
 def unit_means(chunk: GradientChunk) -> torch.Tensor:
-    """(units, dimensions) mean over the records of each unit.
+    """Return the mean (units, dimensions) over the records of each unit.
 
-    Records are added one rank after the other, so that a mean is a function of its own unit to the last bit.
+    The n-th records of all units are added together, for one n after the other, so that a mean is a function of its own
+    unit to the last bit.
     """
     import torch
 
@@ -84,11 +85,11 @@ def unit_means(chunk: GradientChunk) -> torch.Tensor:
 # The radius stays below 2^17, so float32 adds up so many rows without rounding, in any order.
 _ROWS_PER_BLOCK: Final = 2**7
 _COORDINATES_PER_BLOCK: Final = 2**21
-"""What is clipped together takes 8 MiB beside the chunk, which a processor's cache holds."""
+"""A block that is clipped together takes 8 MiB beside the chunk, which a processor's cache holds."""
 
 _COORDINATES_PER_SQUARE: Final = 2**7
 _ROUNDING_OF_SQUARES: Final = 2**-16
-"""Relative error of a squared norm of so many coordinates in float32, at most 131 roundings of 2^-24."""
+"""Relative error of a squared norm of this many coordinates in float32, at most 131 roundings of 2^-24."""
 
 
 @final
@@ -99,7 +100,7 @@ class GradientSum(Mechanism[Iterable[GradientChunk], NDArray[np.float64]]):
     to the grid; ‖h(u)‖ ≤ radius however many records it has. Zero-out: Δ² = radius². Replace-one: h(u) becomes h(u'),
     at most twice as far away: Δ² = 4·radius², attained by h(u') = −h(u).
 
-    With `sampling` a sum is over the units whose coins are true; what is charged is that of the block
+    With `sampling` a sum is over the units whose coins are true, and the whole block is charged
     (docs/mechanisms/poisson_sampling.md). `sampling` draws coins inside `release`, after the charge.
     """
 
@@ -113,20 +114,17 @@ class GradientSum(Mechanism[Iterable[GradientChunk], NDArray[np.float64]]):
 
     @property
     def radius(self) -> int:
-        """Integer L2 bound of a gradient on the grid: rounding moves it by at most √d/2."""
+        """Return an integer bound of a gradient's L2 norm on the grid: rounding moves it by at most √d/2."""
         return self.grid + math.isqrt(self.dimensions) // 2 + 1
 
     def label(self) -> str:
-        """Name of the release in the ledger."""
         return "network.gradient" if self.sampling is None else "network.sampled_gradient"
 
     def block(self) -> PoissonSampling | None:
-        """See the class."""
         return self.sampling
 
     @classmethod
     def example_contributions(cls) -> Example:
-        """A gradient that is too long, and none."""
         import torch
 
         rows = torch.tensor([[7.0, 0.0, 0.0], [torch.nan, 0.0, 0.0], [0.0, torch.inf, 0.0]])
@@ -135,16 +133,14 @@ class GradientSum(Mechanism[Iterable[GradientChunk], NDArray[np.float64]]):
         return Example(mechanism, [one], [none], [chunk], Fraction(99, 100))
 
     def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
-        """See the class."""
         factor = 4 if relation == NeighboringRelation.REPLACE_ONE else 1
         return Fraction(factor * self.radius**2)
 
     def covers_whole_units(self, records_per_unit: int, classes_per_unit: int) -> bool:
-        """Always: a unit adds one clipped mean, whatever it holds."""
         return True
 
     def exact_sum(self, contributions: Iterable[GradientChunk]) -> Integers:
-        """int64 array (dimensions,).
+        """Sum the clipped means, as int64 (dimensions,).
 
         Raises:
             ContributionFailed: Chunks have another width, or split or repeat a unit.
@@ -154,6 +150,7 @@ class GradientSum(Mechanism[Iterable[GradientChunk], NDArray[np.float64]]):
         exact = ExactSum((self.dimensions,), self.radius)
         last_unit: int | None = None
         for chunk in contributions:
+            # A unit that came in two chunks would contribute two clipped means at the price of one.
             last_unit = check_chunk(chunk, self.dimensions, last_unit)
             means = unit_means(chunk)
             for block in torch.split(means, self._rows_per_block(means.device)):
@@ -161,15 +158,16 @@ class GradientSum(Mechanism[Iterable[GradientChunk], NDArray[np.float64]]):
         return exact.total
 
     def decode(self, noisy: Integers) -> NDArray[np.float64]:
-        """(dimensions,) sum of clipped gradients, in the units of the gradient."""
+        """Return the sum of clipped gradients (dimensions,), in the units of the gradient."""
         return np.asarray(noisy * (self.clip_norm / self.grid))
 
     def on_grid(self, gradients: torch.Tensor) -> torch.Tensor:
-        """(units, dimensions) whole numbers, held in float32, of rows clipped to `clip_norm`; norm at most `radius`."""
+        """Clip rows to `clip_norm`, and round them to whole float32 numbers of norm at most `radius`."""
         import torch
 
         rows = gradients.to(torch.float32).contiguous()
         norms = row_norms(rows)
+        # A row whose norm is not finite becomes NaN here, and 0 by the check of the bound below.
         scale = torch.where(torch.isfinite(norms), self.grid / norms.clamp(min=self.clip_norm), torch.nan)
         rows = torch.mul(rows, scale[:, None]).round_()
         # The proof of the bound does not trust floating point: rows that break it in exact integers vanish.
@@ -185,7 +183,7 @@ class GradientSum(Mechanism[Iterable[GradientChunk], NDArray[np.float64]]):
 
 
 def row_norms(rows: torch.Tensor) -> torch.Tensor:
-    """(rows,) L2 norms, each a function of its own row to the last bit; the rows lie one behind the other."""
+    """Return the L2 norm of each row (rows,), a function of that row to the last bit; rows must be contiguous."""
     import torch
 
     # vecdot splits a single row over threads and adds up in another order then.
@@ -194,7 +192,7 @@ def row_norms(rows: torch.Tensor) -> torch.Tensor:
 
 
 def within_radius(rows: torch.Tensor, radius: int) -> torch.Tensor:
-    """(rows,) whether the exact L2 norm is at most `radius`; not where it is infinite or not a number.
+    """Return whether each row's exact L2 norm is at most `radius` (rows,); an infinite norm or NaN is not.
 
     Args:
         rows: (rows, dimensions) whole numbers, float32.
@@ -211,7 +209,7 @@ def within_radius(rows: torch.Tensor, radius: int) -> torch.Tensor:
 
 
 def _squares_at_most(rows: torch.Tensor) -> torch.Tensor:
-    """(rows,) float64 bounds from above of the squared norms of whole numbers in float32, a little too large."""
+    """Return upper bounds (rows,), float64, of the squared norms of whole numbers in float32."""
     import torch
 
     count = rows.shape[1] // _COORDINATES_PER_SQUARE

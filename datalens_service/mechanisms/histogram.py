@@ -43,26 +43,23 @@ class Histogram(VoteMechanism):
 
     @classmethod
     def example_parameters(cls) -> VoteParameters:
-        """An even number of bins, so that a gradient and its negative never share one."""
+        """Return an even number of bins, so that a gradient and its negative never share one."""
         return HistogramParameters(projections=4, bins=4)
 
     @property
     def non_negative(self) -> bool:
-        """Votes are for bins, never against."""
         return True
 
     @property
     def coordinates(self) -> int:
-        """One per direction and bin."""
         return self.projections * self.bins
 
     @property
     def row_bound_squared(self) -> int:
-        """One bin of every direction."""
         return self.projections * self.weight**2
 
     def encode(self, gradients: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """One vote per direction: in the bin of the projection, or with `stochastic` in one of the two nearest.
+        """Cast one vote per direction: in the bin of the projection, or with `stochastic` in one of the two nearest.
 
         Returns:
             int32 tensor (teachers, images, projections · bins) of entries 0 and `weight`.
@@ -81,7 +78,7 @@ class Histogram(VoteMechanism):
         return rows.flatten(-2) * sound
 
     def decode(self, noisy: Integers) -> Directions:
-        """Direction per image in the scale of a gradient, float32 (images, dimensions); outside the directions 0."""
+        """Return a direction per image in the scale of a gradient, float32 (images, dimensions)."""
         counts = noisy.reshape(len(noisy), self.projections, self.bins) / (self.weight * self.teachers_per_image)
         middles = self.clip * ((2 * np.arange(self.bins) + 1) / self.bins - 1)
         projected = counts @ middles if self.reading == "mean" else middles[counts.argmax(axis=-1)]
@@ -90,14 +87,14 @@ class Histogram(VoteMechanism):
         return (projected @ self._directions().T).astype(np.float32)
 
     def _directions(self) -> NDArray[np.float64]:
-        """(dimensions, projections), orthonormal."""
+        """Return orthonormal columns (dimensions, projections)."""
         # Public directions, no noise: the same for all, from a seed in the plan.
         gaussian = ndtri(np.random.default_rng(self.seed).random((self.dimensions, self.projections)))
         return np.linalg.qr(gaussian)[0]
 
 
 class HistogramParameters(VoteParameters):
-    """Votes of G-PATE."""
+    """Parameters of the votes of G-PATE."""
 
     mechanism: ClassVar[type[VoteMechanism]] = Histogram
 
@@ -110,6 +107,5 @@ class HistogramParameters(VoteParameters):
     )
 
     def check(self, dimensions: int) -> None:
-        """No more directions than coordinates."""
         if self.projections > dimensions:
             raise InvalidSpec(f"⟦method.projections⟧ must not exceed the {dimensions} coordinates of a gradient.")

@@ -24,7 +24,7 @@ from datalens_service.privacy.randomness import Integers
 Floats = NDArray[np.float64]
 
 DEFAULT_NOISE_STDDEV: Final = 100
-"""Statistics within 1.5 % on 60,000 units, for 0.14 % of a budget of ε = 1 at δ = 1e-5."""
+"""Enough for statistics within 1.5 % on 60,000 units, at 0.14 % of a budget of ε = 1 and δ = 1e-5."""
 
 
 _QUANTILES: Final = (0.1, 0.3, 0.5, 0.7, 0.9)
@@ -36,7 +36,7 @@ class IndividualEpsilons(NamedTuple):
     epsilons: Floats
     """(units,) one number per unit. A unit whose number is not finite stands in no bin."""
     units: Integers
-    """(units,) identities, each once."""
+    """(units,) identities, none of them twice."""
 
 
 @final
@@ -58,26 +58,23 @@ class IndividualHistogram(Mechanism[IndividualEpsilons, Integers]):
     bins: int = Field(default=64, ge=2, le=2**16, description="Of equal width, from 0.")
 
     def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
-        """See the class."""
         return Fraction(2 if relation == NeighboringRelation.REPLACE_ONE else 1)
 
     @classmethod
     def example_contributions(cls) -> Example:
-        """A unit in the last bin, and none."""
         values, units = np.array([9.0, np.nan, np.inf]), np.arange(3)
         one, none = (IndividualEpsilons(values[:count], units[:count]) for count in (1, 0))
         mechanism = cls(num_units=3, largest_epsilon=1.0, delta=1e-5, bins=4, noise_stddev=DEFAULT_NOISE_STDDEV)
         return Example(mechanism, one, none, IndividualEpsilons(values, units))
 
     def covers_whole_units(self, records_per_unit: int, classes_per_unit: int) -> bool:
-        """Always: a unit has one ε, whatever it holds."""
         return True
 
     def exact_sum(self, contributions: IndividualEpsilons) -> Integers:
-        """int64 array (bins,): counts.
+        """Count the units in each bin, as int64 (bins,).
 
         Raises:
-            ContributionFailed: A unit stands there twice, or numbers and units differ in length.
+            ContributionFailed: A unit occurs twice, or numbers and units differ in length.
         """
         epsilons, units = contributions
         if epsilons.shape != units.shape or len(np.unique(units)) != len(units):
@@ -90,16 +87,15 @@ class IndividualHistogram(Mechanism[IndividualEpsilons, Integers]):
         return exact.total
 
     def decode(self, noisy: Integers) -> Integers:
-        """(bins,) noisy numbers of units; they may be negative."""
         return noisy
 
     def shares(self, noisy: Integers) -> Floats:
-        """(bins,) shares of units, at least 0 and together 1: the nearest such vector to the noisy counts."""
+        """Return the shares of units (bins,) nearest to the noisy counts, at least 0 and together 1."""
         return _nearest_shares(noisy / self.num_units)
 
 
 class Quantile(BaseModel):
-    """So large a part of all units lost at most so much."""
+    """A quantile: a part of all units has at most this individual ε."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -123,7 +119,7 @@ class IndividualFigures(BaseModel):
 
     @classmethod
     def from_counts(cls, mechanism: IndividualHistogram, noisy: Integers) -> Self:
-        """Post-processing. For the mean, units count at the middle of their bin; for quantiles they fill it evenly."""
+        """Derive the figures: the mean puts units at the middle of their bin, quantiles spread them evenly."""
         shares, largest = mechanism.shares(noisy), mechanism.largest_epsilon
         edges, below = np.linspace(0.0, largest, len(shares) + 1), np.concatenate([[0.0], np.cumsum(shares)])
         quantiles = map(round_up, np.interp(np.array(_QUANTILES) * below[-1], below, edges).tolist())
@@ -135,7 +131,7 @@ class IndividualFigures(BaseModel):
         )
 
     def agrees_with(self, other: IndividualFigures) -> bool:
-        """Whether both say the same, but for rounding."""
+        """Tell whether two sets of figures are equal but for rounding."""
         exact = (self.noisy_counts, self.largest_epsilon) == (other.noisy_counts, other.largest_epsilon)
         mine, others = ({each.part: each.epsilon for each in one.quantiles} for one in (self, other))
         if not exact or mine.keys() != others.keys():
@@ -145,7 +141,7 @@ class IndividualFigures(BaseModel):
 
 
 def _nearest_shares(values: Floats) -> Floats:
-    """Projection onto the probability simplex (Duchi et al. 2008, figure 1)."""
+    """Project onto the probability simplex (Duchi et al. 2008, figure 1)."""
     descending = np.sort(values)[::-1]
     excess = (np.cumsum(descending) - 1) / np.arange(1, len(values) + 1)
     last = int(np.flatnonzero(descending > excess)[-1])

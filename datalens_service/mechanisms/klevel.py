@@ -47,17 +47,16 @@ class KLevel(VoteMechanism):
 
     @classmethod
     def example_parameters(cls) -> VoteParameters:
-        """Few enough that all of them vote."""
         return KLevelParameters(levels=2)
 
     @property
     def row_bound_squared(self) -> int:
-        """B: all coordinates at the outermost level, or less if asked for."""
+        """Return B: all coordinates at the outermost level, or `row_norm_squared` if that is less."""
         largest = self.dimensions * (self.levels - 1) ** 2
         return largest if self.row_norm_squared is None else min(largest, self.row_norm_squared)
 
     def encode(self, gradients: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """StoKlevelGrad: clip, rotate, divide by the bound, round to a level 2r − (K−1), r = 0 … K−1; int16."""
+        """Vote by StoKlevelGrad: clip, rotate, divide by the bound, round to a level 2r − (K−1), r = 0 … K−1; int16."""
         import torch
 
         clipped = zero_rows_that_are_not_finite(gradients).clamp(-self.clip, self.clip)
@@ -74,7 +73,7 @@ class KLevel(VoteMechanism):
         return votes * (clipped != 0).any(dim=-1, keepdim=True)
 
     def decode(self, noisy: Integers) -> Directions:
-        """Direction per image, rotated back: float32 array (images, dimensions)."""
+        """Return a direction per image, rotated back: float32 (images, dimensions)."""
         import scipy.fft
 
         turned_back = scipy.fft.idct(noisy.astype(np.float64), norm="ortho", axis=-1) * self._signs()
@@ -84,7 +83,7 @@ class KLevel(VoteMechanism):
         return np.random.default_rng(self.seed).choice([-1.0, 1.0], size=self.dimensions)
 
     def _longest_unrounded(self) -> float:
-        """Squared length, before rounding, of rows that rounding leaves within the bound but for rare cases.
+        """Return the squared length, before rounding, at which nearly every rounded row stays within the bound.
 
         A rounded coordinate has variance at most 1, and the square of the rounded row a standard deviation of
         about twice its length. Rows beyond the bound vanish in the guard.
@@ -95,7 +94,7 @@ class KLevel(VoteMechanism):
         return bound - self.dimensions - 8 * math.sqrt(bound)
 
     def _shorten(self, rows: torch.Tensor) -> torch.Tensor:
-        """Rows longer than allowed, scaled back; entries in [−1, 1]."""
+        """Scale back rows that are too long, and divide them so that entries lie in [−1, 1]."""
         import torch
 
         longest = math.sqrt(self._longest_unrounded()) / (self.levels - 1)
@@ -104,7 +103,7 @@ class KLevel(VoteMechanism):
 
 
 class KLevelParameters(VoteParameters):
-    """Votes of D2P-Fed."""
+    """Parameters of the votes of D2P-Fed."""
 
     mechanism: ClassVar[type[VoteMechanism]] = KLevel
 
@@ -113,7 +112,7 @@ class KLevelParameters(VoteParameters):
 
 
 def _cosine_transform(rows: torch.Tensor) -> torch.Tensor:
-    """Orthonormal DCT-II of the last axis by one Fourier transform (Makhoul 1980)."""
+    """Compute the orthonormal DCT-II of the last axis by one Fourier transform (Makhoul 1980)."""
     import torch
 
     size = rows.shape[-1]

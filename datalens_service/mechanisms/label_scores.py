@@ -1,4 +1,4 @@
-"""Scores: every teacher says of every image how real it looks, and the scores are summed under noise.
+"""Scores: every teacher scores how real each image looks, and the scores are summed under noise.
 
 PATE-GAN (Jordon, Yoon and van der Schaar 2019, "PATE-GAN: Generating Synthetic Data with Differential Privacy
 Guarantees"), with the noisy sum released instead of a label. Claim, proof and tests: docs/mechanisms/label_scores.md.
@@ -40,29 +40,28 @@ class LabelScores(VoteMechanism):
 
     @classmethod
     def example_parameters(cls) -> VoteParameters:
-        """A score that turns round with its logit."""
+        """Return scores that turn round when their logits do."""
         return LabelScoresParameters(scores="bit")
 
     @property
     def non_negative(self) -> bool:
-        """But for relative scores."""
+        """Return True but for relative scores."""
         return self.scores != "relative"
 
     @property
     def coordinates(self) -> int:
-        """One."""
         return 1
 
     @property
     def row_bound_squared(self) -> int:
-        """The square of the largest score."""
         return self.weight**2
 
     def encode(self, gradients: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """Scores, int32 of the same shape; a teacher's depend on its own logits alone.
+        """Return the scores, int32 of the same shape; a teacher's scores depend on its own logits alone.
 
         Args:
-            gradients: (teachers, images, 1) logits of "this image is real"; one that is not finite, or 0, abstains.
+            gradients: (teachers, images, 1) logits of "this image is real"; a teacher abstains by one that is 0 or not
+                finite.
         """
         import torch
 
@@ -77,12 +76,12 @@ class LabelScores(VoteMechanism):
         return (shares * self.weight).round_().to(torch.int32) * says
 
     def decode(self, noisy: Integers) -> Directions:
-        """float32 (images, 1): mean score of the teachers that answer for an image, with noise."""
+        """Return the noisy mean score of the teachers that answer for an image, float32 (images, 1)."""
         return (noisy / (self.weight * self.teachers_per_image)).astype(np.float32)
 
 
 class LabelScoresParameters(VoteParameters):
-    """Scores of PATE-GAN."""
+    """Parameters of the scores of PATE-GAN."""
 
     mechanism: ClassVar[type[VoteMechanism]] = LabelScores
 
@@ -95,7 +94,7 @@ class LabelScoresParameters(VoteParameters):
     weight: Integer = Field(default=64, ge=1, le=2**12, description="Grid steps of the largest score.")
 
     def check(self, dimensions: int) -> None:
-        """Scores are no directions."""
+        """Refuse gradients, since scores say nothing about coordinates."""
         if dimensions != 1:
             raise InvalidSpec(
                 "Votes of the kind label_scores say nothing about coordinates: choose the method pate_gan."
@@ -103,7 +102,7 @@ class LabelScoresParameters(VoteParameters):
 
 
 def _standardised(logits: torch.Tensor, says: torch.Tensor) -> torch.Tensor:
-    """Logits less their mean over a teacher's images, over their deviation, cut to [−1, 1]."""
+    """Subtract the mean over a teacher's images from its logits, divide by their deviation, and cut to [−1, 1]."""
     import torch
 
     count = says.sum(dim=1, keepdim=True).clamp(min=1)

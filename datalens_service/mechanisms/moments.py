@@ -1,6 +1,6 @@
 """Moments: noisy sums of bounded vectors and of their outer products, per class or pooled.
 
-GroupedVectors are rounded to an integer grid; the rounding is inside the sensitivity, so the sum is an exact integer
+Vectors are rounded to an integer grid; the rounding is inside the sensitivity, so the sum is an exact integer
 and the noise an exact discrete Gaussian. Claim, proof and tests: docs/mechanisms/moments.md.
 """
 
@@ -32,11 +32,11 @@ class GroupedVectors(NamedTuple):
     groups: Integers
     """(records,) class of each record, in [0, num_groups); all 0 when pooled."""
     units: Integers
-    """(records,) identity of each record's unit; of one unit, `records_per_unit` records count at most."""
+    """(records,) identity of each record's unit; at most `records_per_unit` records of one unit count."""
 
 
 class BoundedSum(Mechanism[GroupedVectors, Floats]):
-    """What first and second moments share: the grid and its radius."""
+    """The grid and its radius, which first and second moments share."""
 
     num_groups: int = Field(ge=1, description="Classes that are summed apart; 1 = pooled.")
     dimensions: int = Field(ge=1)
@@ -45,12 +45,11 @@ class BoundedSum(Mechanism[GroupedVectors, Floats]):
 
     @property
     def radius(self) -> int:
-        """Integer L2 bound of a vector on the grid: rounding moves it by at most √d/2."""
+        """Return an integer bound of a vector's L2 norm on the grid: rounding moves it by at most √d/2."""
         return self.grid + math.isqrt(self.dimensions) // 2 + 1
 
     @classmethod
     def example_contributions(cls) -> Example:
-        """A record that is too long, and none."""
         values = np.array([[7.0, 0.0, 0.0], [np.nan, 0.0, 0.0], [0.0, np.inf, 0.0]])
         groups, units = np.zeros(3, dtype=np.int64), np.arange(3)
         one, none, vectors = (GroupedVectors(values[:n], groups[:n], units[:n]) for n in (1, 0, 3))
@@ -62,7 +61,7 @@ class BoundedSum(Mechanism[GroupedVectors, Floats]):
         return self.records_per_unit == records_per_unit
 
     def on_grid(self, values: Floats) -> Floats:
-        """Rows as whole numbers (held in float64) with L2 norm at most `radius`."""
+        """Round rows to whole numbers (held in float64) with L2 norm at most `radius`."""
         finite = np.isfinite(values).all(axis=1, keepdims=True)
         values = np.where(finite, values, 0.0)
         norms = np.linalg.norm(values, axis=1, keepdims=True)
@@ -72,14 +71,15 @@ class BoundedSum(Mechanism[GroupedVectors, Floats]):
         return np.asarray(np.where(squared[:, None] <= float(self.radius**2), rounded, 0.0))
 
     def _parts(self, contributions: GroupedVectors) -> list[Floats]:
-        """Rows on the grid per group, of the first `records_per_unit` records of every unit."""
+        """Return the rows on the grid, by group, of the first `records_per_unit` records of every unit."""
+        # By the place within its own unit, so that the records of others decide nothing.
         counted = position_in_unit(contributions.units) < self.records_per_unit
         rows = self.on_grid(contributions.values)
         return [rows[counted & (contributions.groups == group)] for group in range(self.num_groups)]
 
 
 def position_in_unit(units: Integers) -> Integers:
-    """For each record, how many of its unit come before it."""
+    """Count, for each record, the records of its unit that come before it."""
     order = np.argsort(units, kind="stable")
     ordered = units[order]
     first = np.searchsorted(ordered, ordered, side="left")
@@ -109,24 +109,22 @@ class VectorSum(BoundedSum):
     )
 
     def slack_beside(self) -> int:
-        """See the field."""
         return self.slack
 
     def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
-        """See the class."""
         if relation == NeighboringRelation.REPLACE_ONE:
             return self.records_per_unit**2 * Fraction(4 * self.radius**2 + 2 * self.count_weight**2)
         return self.records_per_unit**2 * Fraction(self.radius**2 + self.count_weight**2)
 
     def exact_sum(self, contributions: GroupedVectors) -> Integers:
-        """int64 array (num_groups, 1 + dimensions): weighted count, then the vector sum."""
+        """Return the weighted count of each group, then its vector sum, as int64 (num_groups, 1 + dimensions)."""
         exact = ExactSum((self.num_groups, 1 + self.dimensions), max(self.radius, self.count_weight))
         for group, part in enumerate(self._parts(contributions)):
             exact.add(np.insert(part, 0, self.count_weight, axis=1), group)
         return exact.total
 
     def decode(self, noisy: Integers) -> Floats:
-        """(num_groups, 1 + dimensions): noisy count (0 without a count), noisy sum in units of length."""
+        """Return noisy counts (0 if none are taken) and noisy sums in units of length, (num_groups, 1 + dimensions)."""
         counts = noisy[:, :1] / max(1, self.count_weight)
         return np.concatenate([counts, noisy[:, 1:] / self.grid], axis=1)
 
@@ -149,27 +147,26 @@ class OuterProductSum(BoundedSum):
     )
 
     def label(self) -> str:
-        """Name of the release in the ledger."""
         return "moments.subspace" if self.num_groups == 1 else "moments.covariances"
 
     def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
-        """See the class."""
         records = 2 if relation == NeighboringRelation.REPLACE_ONE else 1
         on, beside = self.weights
         return max(Fraction(on**2), Fraction(beside**2, 2)) * records * self.records_per_unit**2 * self.radius**4
 
     def exact_sum(self, contributions: GroupedVectors) -> Integers:
-        """int64 array (num_groups, d(d+1)/2)."""
+        """Return the weighted upper triangle of each group, as int64 (num_groups, d(d+1)/2)."""
         upper = np.triu_indices(self.dimensions)
         weights = self._compute_weights(upper)
         exact = ExactSum((self.num_groups, self.dimensions, self.dimensions), self.radius**2)
         for group, part in enumerate(self._parts(contributions)):
             exact.add_products(part, part, group)
+        # The weights are applied to the sum, which has to leave room for them.
         check_range(len(contributions.units), self.radius**2 * max(self.weights))
         return exact.total[:, *upper] * weights
 
     def decode(self, noisy: Integers) -> Floats:
-        """(num_groups, d, d) symmetric matrices in squared units of length."""
+        """Return symmetric matrices in squared units of length, (num_groups, d, d)."""
         upper = np.triu_indices(self.dimensions)
         entries = noisy / self._compute_weights(upper) / self.grid**2
         result = np.zeros((self.num_groups, self.dimensions, self.dimensions))
@@ -178,6 +175,6 @@ class OuterProductSum(BoundedSum):
         return result
 
     def _compute_weights(self, upper: tuple[Integers, Integers]) -> Integers:
-        """(d(d+1)/2,) of each entry of the triangle."""
+        """Return the weight of each entry of the triangle, (d(d+1)/2,)."""
         on, beside = self.weights
         return np.where(upper[0] == upper[1], on, beside)

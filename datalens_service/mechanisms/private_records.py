@@ -37,25 +37,25 @@ _NUMBERS: Final = 2**22
 
 
 class Rows(NamedTuple):
-    """Private: records side by side, as a contribution gets them; it may not write to them."""
+    """Private: records side by side, as a contribution gets them. It cannot write to them."""
 
     values: NDArray[Any]
-    """uint8 (records, height, width, channels), or what `PrivateRecords.map` made of them."""
+    """uint8 (records, height, width, channels), or the rows that `PrivateRecords.map` computed."""
     labels: Labels
-    """(records,)."""
+    """(records,) class of each record."""
     units: UnitIds
-    """(records,) identity of each record's unit. What a contribution says of units is not believed."""
+    """(records,) identity of each record's unit; a vault uses its own, whatever a contribution returns."""
 
 
 Contribution = Callable[[Rows, Any], Any]
-"""Of rows and of a released value, what a mechanism sums: one row per record, and their units."""
+"""A function of rows and of a released value that returns what a mechanism sums: one row per record, and their units.
+"""
 
 Count = Callable[[int], None]
-"""Told of the rows read so far, in whole blocks."""
+"""Called with the number of rows read so far, in whole blocks."""
 
 
-def _count_nothing(_read: int) -> None:
-    """Tell nobody."""
+def _count_nothing(_read: int) -> None: ...
 
 
 class WallBroken(RuntimeError):
@@ -63,7 +63,7 @@ class WallBroken(RuntimeError):
 
 
 class Mapped(NamedTuple):
-    """Public: of which records, and by which function, others are made."""
+    """Public: the records and the function that other records are computed from."""
 
     source: PrivateRecords
     function: Callable[[Rows, Any], NDArray[Any]]
@@ -76,11 +76,11 @@ class PrivateRecords:
 
     Args:
         schema: Public.
-        made: How they are made of others; None: they are those of the data set.
+        made: The source and function they are computed from; None for the records of the data set.
 
     Attributes:
         schema: Public.
-        made: As it was given.
+        made: The source and function they are computed from; None for the records of the data set.
     """
 
     def __init__(self, schema: Schema, made: Mapped | None = None) -> None:
@@ -89,14 +89,16 @@ class PrivateRecords:
     def map(
         self, function: Callable[[Rows, Any], NDArray[Any]], released: object, tell: Tell = be_silent
     ) -> PrivateRecords:
-        """The same records, whose values are what a function makes of them: at the first question, and then kept.
+        """Return a handle of the same records with values computed by a function, at the first question, and then kept.
 
         Args:
-            function: As a contribution; its rows are each a function of one record.
+            function: Like a contribution; each of its rows is a function of one record.
             released: Made of earlier releases and of public values.
-            tell: Told of the share of records read, where their number is public: one for each unit. May raise to stop.
+            tell: Called with the share of records read, if every unit has one record, so that their number is public.
+                May raise to stop.
         """
         check_function(function)
+        # A copy, so that the script cannot change later what the function is given.
         return PrivateRecords(self.schema, Mapped(self, function, copy.deepcopy(released), tell))
 
 
@@ -105,10 +107,10 @@ class Vault:
 
     Args:
         schema: Public.
-        read: Private.
-        rows_at_once: Public; how many a function gets. None: all of them.
-        partition_key: Secret; deals units to shards. Empty: none are dealt.
-        calls: Where contributions are computed.
+        read: Returns the private rows.
+        rows_at_once: Public number of rows that a function gets at once. None: all of them.
+        partition_key: Secret that assigns units to shards. Empty: none are assigned.
+        calls: Computes contributions.
     """
 
     def __init__(
@@ -125,15 +127,16 @@ class Vault:
 
     @classmethod
     def from_dataset(cls, dataset: Dataset, calls: Calls = HERE) -> Vault:
-        """The training records of a data set."""
+        """Return a vault of the training records of a data set."""
         train = dataset.train
         rows = Rows(read_only(train.images), read_only(train.labels), read_only(train.unit_ids))
         rows_at_once = max(1, _NUMBERS // dataset.schema.dimensions)
         return cls(dataset.schema, lambda: rows, rows_at_once, dataset.partition_key, calls)
 
     def mapped(self, made: Mapped) -> Vault:
-        """Rows with other values; they are in memory already, so a function gets them all."""
+        """Return a vault of rows with computed values; they are in memory already, so a function gets all of them."""
         check_function(made.function)
+        # The number of records is public only if every unit has one.
         told, most = made.tell if self.schema.records_per_unit == 1 else be_silent, self.schema.num_units
         kept: list[Rows] = []
 
@@ -156,7 +159,7 @@ class Vault:
         account: Account,
         noise: NoiseSource,
     ) -> Released:
-        """The charged, noisy sum over units of `contribution(rows, released)`, decoded.
+        """Release the charged, noisy sum over units of `contribution(rows, released)`, decoded.
 
         Args:
             contribution: A function of a module.
@@ -167,12 +170,13 @@ class Vault:
         """
         check_function(contribution)
         answer: Callable[..., Any] = partial(self.answer, contribution, copy.deepcopy(released))
+        # Mapped values take the longest. Computed before the charge, they let a job be stopped without one.
         if account.replay(step) is None:
             answer = prepared(self.prepare, answer)
         return mechanism.release(answer, step=step, account=account, noise=noise)
 
     def rows(self) -> Rows:
-        """All of them.
+        """Return all rows.
 
         Raises:
             WallBroken: No question is open.
@@ -182,12 +186,12 @@ class Vault:
         return self._read()
 
     def prepare(self) -> None:
-        """Compute what rows are mapped to, if that was not done yet."""
+        """Compute the values of mapped rows, unless that is done."""
         with self.opened():
             self.rows()
 
     def answer(self, function: Contribution, released: object, count: Count = _count_nothing) -> Any:
-        """What a function makes of all rows, for a mechanism that sums it; of the units it names none is believed."""
+        """Compute a contribution on all rows for a mechanism, and replace the units it names by the vault's own."""
         parts: list[Any] = []
         with self.opened():
             rows = self.rows()
@@ -196,13 +200,15 @@ class Vault:
             count(number * (self._rows_at_once or 0))
         joined = parts[0] if len(parts) == 1 else _joined(parts)
         arrays = joined if isinstance(joined, tuple) else (joined,)
+        # The price is that of one bounded row per record, so neither more nor fewer are accepted.
         if {len(array) for array in arrays} != {len(rows.units)}:
             raise WallBroken("A contribution has one row for every record.")
+        # The units of the upload: a contribution could name others, and spread one person over many.
         return joined._replace(units=rows.units) if hasattr(joined, "_replace") else joined
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Within it rows may be read."""
+        """Open a question, within which rows may be read."""
         self._is_open = True
         try:
             yield
@@ -217,11 +223,12 @@ class Vault:
 
 
 def check_function(function: Callable[..., Any]) -> None:
-    """Refuse what may know more than its arguments: methods, closures, functions with defaults.
+    """Refuse functions that may know more than their arguments: methods, closures, functions with defaults.
 
     Raises:
-        WallBroken: It is no function of a module.
+        WallBroken: It is not a function of a module.
     """
+    # A closure, a default or a bound method could carry a private value from one question to the next.
     plain = isinstance(function, FunctionType) and "<locals>" not in function.__qualname__
     if not plain or function.__closure__ or function.__defaults__ or function.__kwdefaults__:
         raise WallBroken("A contribution is a function of a module, of rows and of a released value.")
@@ -234,7 +241,7 @@ def _joined(parts: list[Any]) -> Any:
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """The same numbers in memory to which the processor refuses to write.
+    """Return the same numbers in memory that the processor protects from writing.
 
     The flag of an array is not enough: its base, and a tensor of it, write past that.
     """
@@ -246,12 +253,13 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
     with _file_in_memory() as file:
         file.write(array.data.cast("B"))
         file.flush()
+        # A page that the processor protects: a write ends the process, by whatever alias it comes.
         memory = mmap.mmap(file.fileno(), array.nbytes, prot=mmap.PROT_READ)
     return np.frombuffer(memory, array.dtype).reshape(array.shape)
 
 
 def _file_in_memory() -> IO[bytes]:
-    """One that no folder has."""
+    """Open a file that has no name in any folder."""
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("records"), "wb", buffering=0)
     return tempfile.TemporaryFile(buffering=0)

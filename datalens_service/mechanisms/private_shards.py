@@ -1,9 +1,9 @@
-"""Behind the wall, too: a teacher for each shard of units, whose state nobody reads but its own charged votes.
+"""Teachers behind the wall: one for each shard of units, whose state is read by its own charged votes alone.
 
-A run deals records to shards, and names three functions of modules: one makes the teachers of a rank, one lets each
-learn from a batch of its own shard, one says what each votes. What any of them raises is told once the vote
-is charged, and not where a run could catch it. They are computed side by side, but what a teacher knows
-and says is a function of its own shard and of released values (a test changes, moves and takes away all others). Ranks
+A run assigns records to shards, and names three functions of modules: one makes the teachers of a rank, one lets each
+learn from a batch of its own shard, one returns their votes. What any of them raises reaches the run once the vote
+is charged, where its script cannot catch it. All teachers are computed side by side, but the state and the vote of one
+are functions of its own shard and of released values (a test changes, moves and takes away all others). Ranks
 share the teachers: rank 0 leads and alone has an account and noise; the sums of all meet before noise is drawn.
 """
 
@@ -41,32 +41,32 @@ from datalens_service.process_group import ProcessGroup, TorchProcessGroup
 PRIVATE_READS = ("training",)
 
 _DEALT: Final = "dealt"
-"""Name, among numbers of teachers, of those by which their shards are known."""
+"""The member of a checkpoint that identifies the shards its teachers belong to."""
 
 
 class Dealing(NamedTuple):
-    """Public: how records are dealt."""
+    """Public: the assignment of records to shards."""
 
     parts: Sequence[range]
-    """Numbers of all shards in order, cut as ranks share them."""
+    """Numbers of all shards in order, cut into one range for each rank."""
     class_groups: int
-    """1, or the number of classes: equal groups of shards then hold one class each."""
+    """The number of classes where equal groups of shards hold one class each, else 1."""
     batch: int
     """Records of its shard that a teacher sees at once."""
     seed: int
 
 
 class Place(NamedTuple):
-    """Public: where the teachers of a rank are."""
+    """Public: where the teachers of a rank are computed and kept."""
 
     device: str
     folder: Path | None
-    """Private to the job, for what does not fit into memory."""
+    """A folder private to the job, for what does not fit into memory."""
     group: ProcessGroup
 
 
 class Shards(NamedTuple):
-    """Private: the first batches of all shards of a rank, as its teachers are made of them."""
+    """Private: the first batches of all shards of a rank, from which its teachers are made."""
 
     batch: ShardBatch
     active: Tensor
@@ -77,34 +77,34 @@ class Shards(NamedTuple):
 
 
 class Teachers(Protocol):
-    """The teachers of a rank, one for each shard; what they are is up to whoever makes them."""
+    """The teachers of a rank, one for each shard, in whatever form their maker chose."""
 
     @property
     def large(self) -> bool:
-        """Whether their state is too large to be kept."""
+        """Tell whether their state is too large to be kept."""
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """All that learning changed, as copies."""
+        """Return copies of all that learning changed."""
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Continue from `state`."""
+        """Continue from a copy that `state` returned."""
 
 
 Make = Callable[[Shards, Any], Teachers]
-"""Of first batches and of a released value, the teachers; what each starts as is a function of its own shard."""
+"""Makes teachers from first batches and a released value; each starts as a function of its own shard."""
 Learn = Callable[[Any, ShardBatch, Any], None]
-"""Of the teachers, a batch of each shard and a released value: one step of every teacher."""
+"""Takes one step of every teacher, given a batch of each shard and a released value."""
 Vote = Callable[[Any, Any], GradientBlocks]
-"""Of the teachers and a released value: one row per teacher, in their order, for a mechanism that sums them."""
+"""Yields one row per teacher, in their order, for a mechanism that sums them, given a released value."""
 
 
 class PrivateShards:
     """A handle of teachers behind the wall.
 
     Args:
-        records: Of which each unit is in one shard, or in one for each of its classes.
+        records: The records; each unit is in one shard, or in one for each of its classes.
         dealing: Public.
-        place: Of this rank, the first one.
+        place: The place of this rank, the first one.
         make: A function of a module.
         released: Made of earlier releases and of public values.
     """
@@ -115,11 +115,11 @@ class PrivateShards:
         self.released, self.lessons = copy.deepcopy(released), list[Lesson]()
 
     def learn(self, update: Learn, released: object, times: int) -> None:
-        """Have every teacher make steps before the next vote, each with the next batch of its shard.
+        """Order steps that every teacher makes before the next vote, each with the next batch of its shard.
 
         Args:
-            update: A function of a module; nothing of what it does is told.
-            released: As of a vote.
+            update: A function of a module; nothing it does comes back.
+            released: Made of earlier releases and of public values.
             times: Number of steps.
         """
         check_function(update)
@@ -127,11 +127,11 @@ class PrivateShards:
 
 
 class ShardVault:
-    """The teachers of rank 0, who have those of other ranks do the same.
+    """The teachers of rank 0, which directs those of other ranks.
 
     Args:
-        source: Of the records.
-        shards: Whose vault it is.
+        source: The vault of the records.
+        shards: The handle that this vault answers for.
     """
 
     def __init__(self, source: Vault, shards: PrivateShards) -> None:
@@ -153,7 +153,7 @@ class ShardVault:
         account: Account,
         noise: NoiseSource,
     ) -> Directions:
-        """The charged, noisy sum over teachers of `vote(teachers, released)`, decoded.
+        """Release the charged, noisy sum over teachers of `vote(teachers, released)`, decoded.
 
         Args:
             mechanism: Encodes, checks the length of rows, charges and draws.
@@ -172,7 +172,7 @@ class ShardVault:
         return mechanism.release(answer, step=step, account=account, noise=noise)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """What teachers know, private; empty if that is nothing, too large to be kept, or not all of it.
+        """Return the private state of all teachers; empty if there is none, if it is too large, or if ranks share it.
 
         A job is resumed without it: teachers learn again while the stored sums are replayed.
         """
@@ -185,14 +185,14 @@ class ShardVault:
         """Continue from `state`.
 
         Raises:
-            CheckpointMismatch: It belongs to other teachers.
+            CheckpointMismatch: The state belongs to other teachers.
         """
         if not np.array_equal(state.get(_DEALT, ()), self._dealt()):
             raise CheckpointMismatch("The checkpoint holds teachers of other shards.")
         self._teachers().restore({name: value for name, value in state.items() if name != _DEALT})
 
     def _dealt(self) -> NDArray[np.uint8]:
-        """By which teachers of the same shards are known."""
+        """Return a digest that identifies the shards of these teachers."""
         return np.frombuffer(hashlib.sha256(repr(self._dealing).encode()).digest(), dtype=np.uint8)
 
     def _ask(self, command: _Vote) -> DistributedGradients:
@@ -211,7 +211,7 @@ class ShardVault:
         _Meet().obey(teachers)
 
     def _teachers(self) -> TeacherVault | TeachersApart:
-        """Those of this rank, who are made before their first lesson or vote."""
+        """Return the teachers of this rank, and make them before their first lesson or vote."""
         if self._made is None:
             source, group = self._source, self._group
             with source.opened():
@@ -228,7 +228,7 @@ def run_follower(group: ProcessGroup, upload: Upload, folder: Path | None = None
 
     Args:
         upload: The same records as those of rank 0.
-        folder: For teachers beyond the limit of memory.
+        folder: Holds teachers that exceed the limit of memory.
 
     Raises:
         RankLost: Another rank ended or was silent for too long.
@@ -262,7 +262,6 @@ class Lesson(NamedTuple):
     times: int
 
     def obey(self, vault: TeacherVault | TeachersApart) -> None:
-        """Have teachers make them."""
         vault.learn(self.update, self.released, self.times)
 
 
@@ -274,8 +273,6 @@ class _Meet(NamedTuple):
 
 
 class _Vote(NamedTuple):
-    """Command to vote."""
-
     mechanism: VoteMechanism
     vote: Vote
     released: object
@@ -286,7 +283,7 @@ class _Vote(NamedTuple):
 
 
 class TeacherVault:
-    """Shards of a rank and their teachers, which are reached while a question is open, after so many `steps`."""
+    """Shards of a rank and their teachers after `steps` steps, reached while a question is open."""
 
     def __init__(self, records: Vault, deal: _Deal, place: Place) -> None:
         check_function(deal.make)
@@ -314,7 +311,7 @@ class TeacherVault:
             self._made = confined(deal.make, shards, deal.released)
 
     def teachers(self) -> Teachers:
-        """All of this rank.
+        """Return all teachers of this rank.
 
         Raises:
             WallBroken: No question is open.
@@ -323,7 +320,7 @@ class TeacherVault:
         return self._made
 
     def learn(self, update: Learn, released: object, times: int) -> None:
-        """The next steps of every teacher."""
+        """Take the next steps of every teacher."""
         check_function(update)
         with self._records.opened():
             for _ in range(times):
@@ -331,21 +328,19 @@ class TeacherVault:
                 self.steps += 1
 
     def votes(self, vote: Vote, released: object) -> DistributedGradients:
-        """What a mechanism sums, here and on all other ranks."""
+        """Return the votes that a mechanism sums, of this rank and all others."""
         check_function(vote)
         return DistributedGradients(self.blocks(vote, released), self._local.start, self.all_reduce)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """All that learning changed; empty if that is too large."""
         return {} if self._made.large else self._made.state() | {"teacher_steps": np.array(self.steps)}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Continue from `state`."""
         self._made.restore({name: value for name, value in state.items() if name != "teacher_steps"})
         self.steps = int(state["teacher_steps"])
 
     def blocks(self, vote: Vote, released: object) -> Iterator[Tensor | PartialGradients]:
-        """Votes of some teachers after the other."""
+        """Yield the votes of some teachers after the other."""
         voters = 0
         with self._records.opened():
             for block in confined_items(iter(confined(vote, self.teachers(), released))):
@@ -356,11 +351,11 @@ class TeacherVault:
 
 
 class TeachersApart:
-    """The teachers of a job, all of them, in a process of their own, which ends with the job.
+    """All teachers of a job, in a process of their own that ends with the job.
 
     Args:
-        begin: Makes them, there.
-        all_reduce: Of the one rank.
+        begin: Makes the teachers, in that process.
+        all_reduce: The sum over the single rank.
     """
 
     def __init__(self, begin: Callable[[], TeacherVault], all_reduce: Callable[[Any], Any]) -> None:
@@ -368,21 +363,17 @@ class TeachersApart:
         self._child = Child(partial(_obey, begin))
 
     def learn(self, update: Learn, released: object, times: int) -> None:
-        """The next steps of every teacher."""
         self._asked("learn", update, released, times)
         self.steps += times
 
     def votes(self, vote: Vote, released: object) -> DistributedGradients:
-        """What a mechanism sums."""
         return DistributedGradients(self._child.ask("blocks", vote, released), 0, self.all_reduce)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """All that learning changed; empty if that is too large."""
         (state,) = self._asked("state")
         return dict(state)
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Continue from `state`."""
         self._asked("restore", state)
         self.steps = int(state["teacher_steps"])
 
@@ -391,7 +382,7 @@ class TeachersApart:
 
 
 def _obey(begin: Callable[[], TeacherVault], questions: Iterator[tuple[str, tuple[Any, ...]]], way: Replies) -> None:
-    """What the process of teachers does, until nobody asks any more."""
+    """Answer questions in the process of the teachers until no more come."""
     teachers = None
     for name, arguments in questions:
         with way.ending():
@@ -402,7 +393,7 @@ def _obey(begin: Callable[[], TeacherVault], questions: Iterator[tuple[str, tupl
 
 
 def _digest(schema: Schema, rows: Any) -> bytes:
-    """Of the records; private, it goes to other ranks only."""
+    """Return a digest of the records; it is private, and sent to other ranks only."""
     digest = hashlib.sha256(schema.model_dump_json().encode())
     for array in rows:
         digest.update(np.ascontiguousarray(array).data)

@@ -41,25 +41,23 @@ class TopAgg(VoteMechanism):
 
     @classmethod
     def example_parameters(cls) -> VoteParameters:
-        """Few enough that all of them vote."""
         return TopAggParameters(top_k=4)
 
     @property
     def row_bound_squared(self) -> int:
-        """At most k, for entries in {−1, 0, +1} of which at most k are not zero."""
+        """Return k: entries are −1, 0 or +1, and at most k of them are not zero."""
         return self.top_k
 
     def encode(self, gradients: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """TopkStoSignGrad: one vote per teacher and image, int8 with at most `top_k` entries ±1 per row, else 0."""
+        """Vote by TopkStoSignGrad: int8 rows per teacher and image, with at most `top_k` entries ±1, else 0."""
         return sign_votes(gradients, self.top_k, self.clip, generator if self.stochastic else None)
 
     def decode(self, noisy: Integers) -> Directions:
-        """Direction per image: float32 array (images, dimensions)."""
         return self.direction(noisy)
 
 
 class TopAggParameters(TopKParameters):
-    """DataLens' own votes."""
+    """Parameters of DataLens' own votes."""
 
     mechanism: ClassVar[type[VoteMechanism]] = TopAgg
 
@@ -67,7 +65,7 @@ class TopAggParameters(TopKParameters):
 
 
 def sign_votes(gradients: torch.Tensor, top_k: int, clip: float, coins: torch.Generator | None) -> torch.Tensor:
-    """TopkStoSignGrad (DataLens, Algorithm 2): int8 of the same shape, entries in {−1, 0, +1}.
+    """Vote by TopkStoSignGrad (DataLens, Algorithm 2): int8 of the same shape, entries in {−1, 0, +1}.
 
     The coordinates are chosen before clipping. Behind a small `clip` nearly all of them are equal, and the choice would
     say nothing of the gradient.
@@ -75,7 +73,7 @@ def sign_votes(gradients: torch.Tensor, top_k: int, clip: float, coins: torch.Ge
     Args:
         gradients: (teachers, images, dimensions); a row that is not finite, or all zero, votes all zeros.
         top_k: Coordinates kept, those of largest magnitude; among equals the first.
-        clip: Bound of a coordinate before the row is divided by its largest magnitude. Only the coin feels it.
+        clip: Bound of a coordinate before the row is divided by its largest magnitude; it matters to the coin alone.
         coins: Draws +1 with probability (1 + ĝ)/2, where ĝ is the divided row; None takes the sign.
     """
     import torch
@@ -94,7 +92,7 @@ def sign_votes(gradients: torch.Tensor, top_k: int, clip: float, coins: torch.Ge
 
 
 def _largest(magnitudes: torch.Tensor, count: int) -> torch.Tensor:
-    """Mask of exactly `count` largest entries per row, among equals the first; all if there are no more."""
+    """Mark exactly the `count` largest entries per row, the first among equals; all if there are no more."""
     import torch
 
     if count >= magnitudes.shape[-1]:
@@ -110,7 +108,7 @@ def _largest(magnitudes: torch.Tensor, count: int) -> torch.Tensor:
 
 
 def _order_statistic(magnitudes: torch.Tensor, count: int) -> torch.Tensor:
-    """The `count`-th largest entry of every row (…, 1), for entries of at least 0."""
+    """Return the `count`-th largest entry of every row (…, 1), for entries of at least 0."""
     import torch
 
     index = magnitudes.shape[-1] - count

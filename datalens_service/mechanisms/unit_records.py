@@ -2,7 +2,7 @@
 
 `UnitRecords` answer the question of `PrivateRecords` for mechanisms that sum one row of every unit. A contribution gets
 copies of whole units on a device, and yields their rows chunk by chunk. The mechanism draws who is in a batch, between
-charge and noise; it is known here alone.
+charge and noise, and nothing outside this module learns it.
 """
 
 from __future__ import annotations
@@ -36,18 +36,17 @@ class UnitRows(NamedTuple):
     images: torch.Tensor
     """uint8 (records, channels, height, width)."""
     labels: torch.Tensor
-    """int64 (records,)."""
+    """int64 (records,) class of each record."""
     units: torch.Tensor
     """int64 (records,) identity of each record's unit."""
 
 
 UnitContribution = Callable[[UnitRows, Any], Any]
-"""Yields tensors (units, …), one row for every unit in its order; or returns at once what a mechanism sums, whose units
-are not believed."""
+"""Yields tensors (units, …), one row for every unit in its order, or returns at once what a mechanism sums."""
 
 
 class UnitRecords:
-    """A handle of records behind the wall, whose units are asked for on a device."""
+    """A handle of records behind the wall, whose units are read on a device."""
 
     def __init__(self, records: PrivateRecords, device: str) -> None:
         self.records, self.device = records, device
@@ -57,8 +56,8 @@ class UnitVault:
     """Rows that are read while a question is open.
 
     Args:
-        source: Of the records.
-        device: Where contributions get them.
+        source: The vault of the records.
+        device: Device on which contributions get the rows.
     """
 
     def __init__(self, source: Vault, device: str) -> None:
@@ -75,10 +74,10 @@ class UnitVault:
         account: Account,
         noise: NoiseSource,
     ) -> Released:
-        """As `Vault.release`, over the units of a batch if the mechanism draws one.
+        """Release the charged, noisy sum like `Vault.release`, over the units of a batch if the mechanism draws one.
 
         Raises:
-            InvalidSpec: It draws batches by position, and units have none.
+            InvalidSpec: The mechanism draws batches by position, and units have none.
         """
         check_function(contribution)
         block = mechanism.block()
@@ -88,15 +87,16 @@ class UnitVault:
         return mechanism.release(answer, step=step, account=account, noise=noise)
 
     def answer(self, function: UnitContribution, released: object, batch: Booleans | None = None) -> Any:
-        """What a function makes of the units of a batch, bool (num_units,), or of all."""
+        """Compute a contribution on the units of a batch, bool (num_units,), or on all units."""
         chunks = self._chunks(function, released, batch)
+        # The mechanism pulls the chunks one by one, so that the rows of all units are never in memory at once.
         if isgeneratorfunction(function):
             return chunks
         (made,) = chunks
         return made
 
     def check_positions(self) -> None:
-        """Refuse units whose identities are no positions: one more would move others to other batches."""
+        """Refuse units whose identities are no positions: one more unit would move others to other batches."""
         with self._source.opened():
             if self._source.rows().units.max(initial=0) >= self._num_units:
                 raise InvalidSpec("Batches of a partition are drawn by the position of single records.")
@@ -111,6 +111,7 @@ class UnitVault:
             made = calls.items(function, rows, released) if many else [calls.call(function, rows, released)]
             for chunk in made:
                 tensor = isinstance(chunk, torch.Tensor)
+                # The units of the vault, whatever a contribution returns beside its rows.
                 some = units[start : start + len(chunk if tensor else chunk[0])]
                 yield GradientChunk(chunk, torch.from_numpy(some)) if tensor else chunk._replace(units=some)
                 start += len(chunk if tensor else chunk[0])
@@ -118,21 +119,23 @@ class UnitVault:
                 raise WallBroken("A contribution has one row for every unit.")
 
     def _of(self, batch: Booleans | None) -> tuple[UnitRows, UnitIds]:
-        """Copies of the records of a batch, and its units."""
+        """Return copies of the records of a batch, and its units."""
         import torch
 
         source = self._source.rows()
+        # Sorted and on the device once; a batch is a selection of these rows.
         if self._kept is None:
             units = np.sort(source.units)
             self._kept = as_tensors(source, self._device), units, number_coins(units, self._num_units)
         rows, units, coins = self._kept
         chosen = np.arange(len(units)) if batch is None else np.flatnonzero(batch[coins])
         places = torch.from_numpy(chosen).to(self._device)
+        # Indexing copies: a contribution that writes to its rows changes no record.
         return UnitRows(*(values[places] for values in rows)), np.unique(units[chosen])
 
 
 def as_tensors(rows: Rows, device: str) -> UnitRows:
-    """Records as contributions get them."""
+    """Bring records into the form in which contributions get them."""
     import torch
 
     order = np.argsort(rows.units, kind="stable")
@@ -142,7 +145,7 @@ def as_tensors(rows: Rows, device: str) -> UnitRows:
 
 
 def number_coins(units: UnitIds, num_units: int) -> NDArray[np.int64]:
-    """Which coin is a record's: every unit has its own. Coins are alike, so it does not matter which."""
+    """Assign a coin to each record, the same for all records of a unit. Coins are alike, so any assignment will do."""
     if units.max(initial=0) < num_units:
         return units
     names, numbers = np.unique(units, return_inverse=True)

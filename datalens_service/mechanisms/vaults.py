@@ -1,6 +1,6 @@
-"""What handles stand for: the driver of a run has the vaults, and a script has handles that know nothing of them.
+"""Vaults: what handles refer to. The driver of a run has them; a script has handles that lead to nothing.
 
-A handle is looked up by what it is, and by its exact type: one that a script makes itself, or of a class of its own,
+A handle is looked up by identity and by its exact type: one that a script makes itself, or of a class of its own,
 leads nowhere.
 """
 
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
 
 class Vaults:
-    """Private records of a run, and all that is made of them.
+    """The private records of a run, and all that is computed from them.
 
     Args:
-        dataset: Whose training records they are.
-        calls: Where contributions are computed.
+        dataset: Its training records are the private ones.
+        calls: Computes contributions.
 
     Attributes:
-        records: Their handle.
+        records: The handle of the training records.
     """
 
     def __init__(self, dataset: Dataset, calls: Calls = HERE) -> None:
         self.records = PrivateRecords(dataset.schema)
-        # What is made of records is forgotten with its handle.
+        # Rows that were computed from records are forgotten with their handle.
         self._vaults: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         self._vaults[self.records] = Vault.from_dataset(dataset, calls)
 
@@ -56,7 +56,7 @@ class Vaults:
         account: Account,
         noise: NoiseSource,
     ) -> Any:
-        """The charged, noisy sum of a contribution of what a handle stands for, decoded; nobody hears a warning.
+        """Release the charged, noisy sum of a contribution of a handle's records, decoded; warnings are suppressed.
 
         Raises:
             WallBroken: The handle is none of this run, or the contribution could take more along than its arguments.
@@ -66,10 +66,10 @@ class Vaults:
             return self.of(handle).release(mechanism, contribution, released, step=step, account=account, noise=noise)
 
     def of(self, handle: Handle) -> Vault | UnitVault | ShardVault:
-        """What a handle stands for, which is made at the first question.
+        """Return the vault that a handle refers to, which is made at the first question.
 
         Raises:
-            WallBroken: It is none of this run.
+            WallBroken: The handle is none of this run.
         """
         if handle not in self._vaults:
             self._vaults[handle] = self._made(handle)
@@ -77,15 +77,15 @@ class Vaults:
         return found
 
     def state(self, handle: Handle) -> dict[str, NDArray[Any]]:
-        """What teachers know, private; empty for records, and where there is nothing worth keeping."""
+        """Return the private state of teachers; empty for records, and where nothing is worth keeping."""
         vault = self.of(handle)
         return {} if isinstance(vault, Vault | UnitVault) else vault.state()
 
     def restore(self, handle: Handle, state: dict[str, NDArray[Any]]) -> None:
-        """Continue with teachers that know `state`.
+        """Continue with teachers in this state.
 
         Raises:
-            CheckpointMismatch: It belongs to other teachers, or to none.
+            CheckpointMismatch: The state belongs to other teachers, or to none.
         """
         vault = self.of(handle)
         if isinstance(vault, Vault | UnitVault):
@@ -93,6 +93,7 @@ class Vaults:
         vault.restore(state)
 
     def _made(self, handle: Handle) -> Vault | UnitVault | ShardVault:
+        # The exact type: a subclass could name another source at every question.
         if type(handle) is PrivateRecords and handle.made is not None:
             return self._records(handle.made.source).mapped(handle.made)
         if type(handle) is UnitRecords:

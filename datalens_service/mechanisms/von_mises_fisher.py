@@ -24,7 +24,7 @@ from datalens_service.privacy.poisson_sampling import continuous_multiplier
 from datalens_service.privacy.randomness import Booleans, Integers, NoiseSource
 
 GRID: Final = 2**16
-"""Steps per unit length of what is stored."""
+"""Grid steps per unit length in what is stored."""
 
 _COORDINATES_PER_BLOCK: Final = 2**21
 _ROUNDING: Final = 1e-12
@@ -51,21 +51,19 @@ class VonMisesFisherSum(Mechanism[Iterable[GradientChunk], Floats]):
 
     @property
     def radius(self) -> int:
-        """Integer L2 bound of a direction on the grid: rounding moves it by at most √d/2."""
+        """Return an integer bound of a direction's L2 norm on the grid: rounding moves it by at most √d/2."""
         return direction_radius(self.dimensions)
 
     @property
     def kappa(self) -> float:
-        """Concentration of the noise, rounded down."""
+        """Return the concentration of the noise, rounded down."""
         return GRID * math.sqrt((self.dimensions - 3) / (self.noise_stddev**2 - SMOOTHING_VARIANCE)) * (1 - _ROUNDING)
 
     def block(self) -> PartitionedPasses:
-        """See the class."""
         return self.partition
 
     @classmethod
     def example_contributions(cls) -> Example:
-        """A gradient and none."""
         import torch
 
         rows = torch.tensor([[7.0, 0.0, 0.0, 0.0], [torch.nan, 0.0, 0.0, 0.0], [0.0, torch.inf, 0.0, 0.0]])
@@ -78,7 +76,6 @@ class VonMisesFisherSum(Mechanism[Iterable[GradientChunk], Floats]):
         return Example(mechanism, [one], [none], [chunk], Fraction(99, 100))
 
     def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
-        """See the class."""
         factor = 4 if relation == NeighboringRelation.REPLACE_ONE else 1
         return Fraction(factor * self.radius**2)
 
@@ -87,7 +84,7 @@ class VonMisesFisherSum(Mechanism[Iterable[GradientChunk], Floats]):
         return records_per_unit == 1 or self.partition.batches == 1
 
     def exact_sum(self, contributions: Iterable[GradientChunk]) -> Integers:
-        """int64 array (dimensions,): directions without noise, on the grid; what tests compare, never released.
+        """Sum the directions without noise on the grid, int64 (dimensions,); tests compare it, and nothing releases it.
 
         Raises:
             ContributionFailed: Chunks have another width, or split or repeat a unit.
@@ -98,9 +95,9 @@ class VonMisesFisherSum(Mechanism[Iterable[GradientChunk], Floats]):
         return exact.total
 
     def noisy_sum(self, contributions: Iterable[GradientChunk], batch: Booleans, noise: NoiseSource) -> Integers:
-        """int64 array (dimensions,): one noisy direction for every unit of the batch, on the grid.
+        """Sum one noisy direction for every unit of the batch on the grid, as int64 (dimensions,).
 
-        Units of the batch that send nothing get a uniform direction: how many terms there are tells nothing.
+        Units of the batch that send nothing get a uniform direction, so the number of terms tells nothing.
 
         Raises:
             ContributionFailed: Chunks have another width, split or repeat a unit, or hold more units than the batch.
@@ -117,7 +114,6 @@ class VonMisesFisherSum(Mechanism[Iterable[GradientChunk], Floats]):
         return exact.total
 
     def decode(self, noisy: Integers) -> Floats:
-        """(dimensions,) sum of noisy directions."""
         return np.asarray(noisy / GRID)
 
     @property
@@ -125,7 +121,7 @@ class VonMisesFisherSum(Mechanism[Iterable[GradientChunk], Floats]):
         return max(1, _COORDINATES_PER_BLOCK // self.dimensions)
 
     def _directions(self, contributions: Iterable[GradientChunk]) -> Iterator[Floats]:
-        """Private: blocks (units, dimensions) of directions, zeros for a unit that has none."""
+        """Yield private blocks (units, dimensions) of directions, with zeros for a unit that has none."""
         import torch
 
         last_unit: int | None = None
@@ -136,12 +132,12 @@ class VonMisesFisherSum(Mechanism[Iterable[GradientChunk], Floats]):
 
 
 def direction_radius(dimensions: int) -> int:
-    """Integer L2 bound of a direction of so many numbers on the grid."""
+    """Return an integer bound of the L2 norm of a direction of so many numbers on the grid."""
     return GRID + math.isqrt(dimensions) // 2 + 1
 
 
 def unit_directions(rows: Floats) -> Floats:
-    """Rows scaled to length 1; those that are not finite, or too short or too long to be scaled, become 0."""
+    """Scale rows to length 1; those that are not finite, or too short or too long to be scaled, become 0."""
     largest = np.abs(rows).max(axis=1, initial=0.0)
     usable = np.isfinite(largest) & (largest > 0)
     # Scaled first, so that squares neither overflow nor vanish.

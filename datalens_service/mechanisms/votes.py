@@ -1,4 +1,4 @@
-"""What all votes have in common: teachers' rows of integers, a guard in exact integers, and their sum.
+"""Votes in general: teachers' rows of integers, a guard in exact integers, and their sum.
 
 A vote mechanism turns the gradient of one teacher for one image into a row of integers whose squared L2 norm
 is at most `row_bound_squared`. Two such rows are at most twice their length apart, and less if no entry is
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import torch
 
 _IN_CACHE: Final = 2**18
-"""Numbers."""
+"""Numbers that fit into a processor's cache together."""
 
 Threshold = Number | Literal["none"]
 Directions = NDArray[np.float32]
@@ -46,7 +46,7 @@ class PartialGradients(NamedTuple):
 
     Attributes:
         gradients: (teachers, part of the images, dimensions).
-        images: Which part.
+        images: The part of the images, as a slice.
     """
 
     gradients: torch.Tensor
@@ -61,9 +61,9 @@ class DistributedGradients:
     """Gradients of one rank's teachers, to be summed with those of all other ranks.
 
     Attributes:
-        blocks: As `VoteMechanism.exact_sum` takes them.
+        blocks: Blocks as `VoteMechanism.exact_sum` takes them.
         first_teacher: Number of the first teacher of this rank.
-        all_reduce: Called with the sum of `blocks`; gives the sum over all ranks.
+        all_reduce: Takes the sum of `blocks` and returns the sum over all ranks.
     """
 
     blocks: GradientBlocks
@@ -83,9 +83,9 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
     """
 
     reads_scores: ClassVar[bool] = False
-    """Whether teachers hand over a number per image instead of a gradient."""
+    """True if teachers hand over a number per image instead of a gradient."""
     example_tightness: ClassVar[Fraction] = Fraction(1)
-    """Less where no gradient attains the bound."""
+    """Less than 1 where no gradient attains the bound."""
     example_dimensions: ClassVar[int] = 8
     num_teachers: int = Field(ge=1)
     images: int = Field(ge=1, description="Images voted on in one release.")
@@ -103,17 +103,17 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
 
     @property
     def coordinates(self) -> int:
-        """Integers per row: what is summed and released for one image; those of a gradient, if nothing else is said."""
+        """Return the number of integers per row, summed and released for one image; by default, those of a gradient."""
         return self.dimensions
 
     @property
     @abstractmethod
     def row_bound_squared(self) -> int:
-        """Largest squared L2 norm of one row."""
+        """Return the largest squared L2 norm of one row."""
 
     @abstractmethod
     def encode(self, gradients: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """Rows of integers (teachers, images, coordinates); a row depends on its own gradient alone.
+        """Encode gradients as rows of integers (teachers, images, coordinates), each from its own gradient alone.
 
         Args:
             gradients: (teachers, images, dimensions), any float dtype. A row that is not finite, or all zero,
@@ -123,11 +123,11 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
     @classmethod
     @abstractmethod
     def example_parameters(cls) -> VoteParameters:
-        """Of a vote that a gradient and its negative take as far apart as any."""
+        """Return parameters of a vote for which a gradient and its negative lie as far apart as any two."""
 
     @classmethod
     def example_contributions(cls) -> Example:
-        """A teacher whose every vote turns round, on one image only."""
+        """Return a teacher whose every vote turns round, on one image only."""
         import torch
 
         wave = torch.sin(torch.arange(1.0, 1.0 + cls.example_dimensions))
@@ -142,37 +142,35 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
         return Example(mechanism, [gradients], [-gradients], not_finite, cls.example_tightness)
 
     def images_voted_on(self) -> int:
-        """All images of the step."""
         return self.images
 
     @property
     def non_negative(self) -> bool:
-        """Whether rows with a negative entry are dropped, which lowers Δ²."""
+        """Tell whether rows with a negative entry are dropped, which lowers Δ²."""
         return False
 
     @property
     def teachers_per_image(self) -> int:
-        """Teachers that vote on one image."""
         return max(1, self.num_teachers // self.classes_voted_apart)
 
     @property
     def images_per_teacher(self) -> int:
-        """Images of a step that one teacher may vote on."""
+        """Return the number of images of a step that one teacher may vote on."""
         return -(-self.images // self.classes_voted_apart)
 
     @final
     def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
-        """Δ² = 4·row_bound_squared, for every teacher that may change; attained by a row and its negative.
+        """Return Δ² = 4·row_bound_squared, for every teacher that may change; attained by a row and its negative.
 
-        Half of it for rows without negative entries, attained by two rows that are nowhere both positive; a quarter of
-        it if they have one entry only.
+        It is half of that for rows without negative entries, attained by two rows that are nowhere both positive, and a
+        quarter of it if rows have one entry only.
         """
         factor = 4 if not self.non_negative else 2 if self.coordinates > 1 else 1
         return Fraction(factor * self.row_bound_squared)
 
     @final
     def queries_per_unit(self, relation: NeighboringRelation) -> int:
-        """Images that the teachers of one unit vote on.
+        """Count the images that the teachers of one unit vote on.
 
         With class-pure shards a unit has a teacher in every class it has records of. A replaced unit may leave
         those and enter as many of other classes, so replace-one counts the images of both.
@@ -184,12 +182,12 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
 
     @final
     def covers_whole_units(self, records_per_unit: int, classes_per_unit: int) -> bool:
-        """All records of a unit have one teacher; with class-pure shards, one for each of its classes."""
+        """Check the number of classes: with class-pure shards a unit has one teacher for each of its classes."""
         return self.classes_voted_apart == 1 or self.classes_per_unit == classes_per_unit
 
     @final
     def exact_sum(self, contributions: GradientBlocks | DistributedGradients) -> Integers:
-        """Sum of all teachers' rows, int64 (images, coordinates).
+        """Sum all teachers' rows, as int64 (images, coordinates).
 
         Args:
             contributions: Blocks of gradients, each (teachers, images, dimensions) or a part of the images, any
@@ -203,18 +201,19 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
         # Ranks count their own teachers alone.
         check_range(self.num_teachers, self._largest_vote)
         local, voters = self._local_sum(contributions)
+        # The number of voters goes along with the sums, so no rank tells the others how many it has.
         sums = contributions.all_reduce(np.append(local, voters))
         self._check_voters(int(sums[-1]))
         return sums[:-1].reshape(local.shape)
 
     def _local_sum(self, contributions: DistributedGradients) -> tuple[Integers, int]:
-        """Sum and number of this rank's teachers."""
+        """Return the sum over this rank's teachers, and their number."""
         import torch
 
         exact, voters = ExactSum((self.images, self.coordinates), self._largest_vote), 0
         for block in contributions.blocks:
             gradients, rows = block if isinstance(block, PartialGradients) else (block, slice(None))
-            # By where the block begins, not by who sums it.
+            # By the number of the first teacher: the coins are the same for any number of ranks.
             seed = self.seed + contributions.first_teacher + voters
             coins = torch.Generator(gradients.device).manual_seed(seed % 2**63)
             voters += len(gradients)
@@ -228,7 +227,7 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
 
     @property
     def _largest_vote(self) -> int:
-        """Of a coordinate: the guard keeps no longer row."""
+        """Bound a coordinate: the guard keeps no longer row."""
         return math.isqrt(self.row_bound_squared)
 
     def _check_voters(self, voters: int) -> None:
@@ -251,6 +250,7 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
         # Squares of integers add up without rounding in float64 until they are far beyond any bound.
         wide = votes.to(torch.float64)
         squared = torch.linalg.vecdot(wide, wide)
+        # The price counts the images that one teacher may vote on.
         few_images = (squared > 0).sum(dim=1, keepdim=True) <= self.images_per_teacher
         inside = (squared <= self.row_bound_squared) & few_images
         if self.non_negative:
@@ -259,10 +259,10 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
         return guarded
 
     def direction(self, sums: NDArray[np.float64] | Integers) -> Directions:
-        """Threshold the sums: the sign where a sum reaches β·N, or the plain mean without threshold.
+        """Threshold the sums: keep the sign where a sum reaches β·N, or the plain mean without threshold.
 
         Args:
-            sums: (images, dimensions), one teacher counting at most 1.
+            sums: (images, dimensions), where one teacher counts at most 1.
         """
         if self.threshold == "none":
             return (sums / self.num_teachers).astype(np.float32)
@@ -271,41 +271,39 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
 
 
 class VoteParameters(BaseModel, ABC):
-    """What only one kind of vote can be told, under the names of the fields of `mechanism`; a method adds what all have
-    in common."""
+    """Parameters of one kind of vote, named like the fields of `mechanism`; a method adds those that all share."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     mechanism: ClassVar[type[VoteMechanism]]
 
     def build(self, common: dict[str, Any]) -> VoteMechanism:
-        """The mechanism with these parameters and the common ones."""
+        """Build the mechanism with these parameters and the common ones."""
         return self.mechanism.model_validate(common | self.model_dump())
 
     def check(self, dimensions: int) -> None:
-        """Whether such a vote fits a gradient.
+        """Refuse a gradient that such a vote does not fit.
 
         Args:
             dimensions: Coordinates of the gradient.
 
         Raises:
-            InvalidSpec: It does not.
+            InvalidSpec: The vote does not fit.
         """
 
 
 class TopKParameters(VoteParameters):
-    """Of votes on the largest coordinates."""
+    """Parameters of votes on the largest coordinates."""
 
     top_k: Integer = Field(default=200, ge=1, description="k: coordinates of an image that a teacher votes on.")
 
     def check(self, dimensions: int) -> None:
-        """No more coordinates than there are."""
         if self.top_k > dimensions:
             raise InvalidSpec(f"⟦method.votes.top_k⟧ must not exceed the {dimensions} coordinates of a vote.")
 
 
 def _teachers_at_once(gradients: torch.Tensor) -> int:
-    """All on a graphics processor; else so many that their votes are made in the cache."""
+    """Take all teachers on a graphics processor, else as many as fit into the cache with their votes."""
     if gradients.device.type != "cpu":
         return max(1, len(gradients))
     return max(1, _IN_CACHE // max(1, gradients[0].numel()))

@@ -1,6 +1,6 @@
-"""What released images look like, in one of four words and in a sentence, from public facts alone.
+"""The looks of released images, in one of four words and in a sentence, from public facts alone.
 
-A method states from how much evidence on its images are soft or recognisable, read off the pictures in
+A method states how much evidence makes its images soft or recognisable, read off the pictures in
 docs/images/samples and by `benchmarks.panel`; the words are the same for all.
 """
 
@@ -41,12 +41,12 @@ _TEXTURED: Final = "Noise lies over them, on purpose: classifiers learn more fro
 
 
 def count_evidence(schema: Schema, mu: float) -> float:
-    """μ times the privacy units of a class: what noise leaves of a class."""
+    """Return μ times the privacy units of a class, which decides how far a class stands out from noise."""
     return mu * schema.num_units / schema.num_classes
 
 
 def judge_looks(method: RegisteredMethod, schema: Schema, units: int) -> Looks | None:
-    """The word; None of a classifier, and of a method that states no levels."""
+    """Choose the word; None for a classifier, and for a method that states no levels."""
     if method.releases_public_images:
         return "like photographs"
     levels = method.evidence_levels()
@@ -64,13 +64,13 @@ def _judge_shapes(levels: Levels, schema: Schema, units: int) -> Looks:
 
 
 def is_drowned(method: RegisteredMethod, schema: Schema, units: int) -> bool:
-    """Whether the noise of a budget hides what images of a class have in common, as far as the method is known."""
+    """Tell whether the noise of a budget hides what images of a class have in common, as far as the method is known."""
     levels = method.evidence_levels()
     return levels is not None and count_evidence(schema, mu_of_units(units)) < levels.soft
 
 
 def describe_images(method: RegisteredMethod, plan: Plan, schema: Schema, *, pool: bool) -> str:
-    """What the images of a plan look like, in a sentence or two; empty of a classifier and where nobody knows."""
+    """Describe the images of a plan in a sentence or two; empty for a classifier and where nobody knows."""
     spent, generator = plan.charge().units, method.public_inputs().generator
     many = max(1, schema.num_units // schema.num_classes)
     units = f"{many:,} {schema.unit}{'' if many == 1 else 's'} a class on average"

@@ -1,4 +1,4 @@
-"""What a method is: a plan that says what will be charged, and a run that asks for exactly that."""
+"""The interface of a method: a plan that says what will be charged, and a run that asks for exactly that."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from datalens_service.privacy.accounting import Charge, NeighboringRelation, lim
 from datalens_service.strict import Frozen
 
 _BYTES_OF_A_PIXEL: Final = 27
-"""Of each record and channel: 60,000 images of MNIST are measured in 2.1 GiB."""
+"""Bytes per record and channel: 60,000 images of MNIST are measured in 2.1 GiB."""
 
 
 class Plan(Frozen):
     """Everything a run will charge, known before it reads a record; public.
 
-    With `branches` a run makes `releases`, then those of one branch, which what was released until then decides. The
+    With `branches` a run makes `releases`, then those of one branch, which the values released until then decide. The
     price is that of the dearest branch, in units and in slack (docs/mechanisms/branches.md).
     """
 
@@ -35,30 +35,30 @@ class Plan(Frozen):
 
     @property
     def steps(self) -> int:
-        """Number of releases, at most."""
+        """Return the largest number of releases."""
         return max(sum(release.count for release in path.releases) for path in self.paths())
 
     @property
     def images(self) -> int:
-        """Images voted on in the whole run, at most."""
+        """Return the largest number of images voted on in the whole run."""
         counts = [[each.count * each.mechanism.images_voted_on() for each in path.releases] for path in self.paths()]
         return max(map(sum, counts))
 
     def cost(self, relation: NeighboringRelation = NeighboringRelation.ZERO_OUT) -> int:
-        """Ledger units of the whole run, at most; those under zero-out are reserved."""
+        """Return the largest cost of the whole run in ledger units; the one under zero-out is reserved."""
         return max(sum(release.cost(relation) for release in path.releases) for path in self.paths())
 
     @property
     def slack(self) -> int:
-        """Beside the units, in 1e-18 of δ, at most."""
+        """Return the largest slack beside the units, in 1e-18 of δ."""
         return max(sum(release.slack for release in path.releases) for path in self.paths())
 
     def paths(self) -> tuple[Plan, ...]:
-        """What a run may turn out to follow: one plan without branches for each of them."""
+        """List the plans that a run may turn out to follow: one without branches for each of them."""
         return tuple(map(self.along, self.branches)) if self.branches else (self,)
 
     def mechanism_at(self, step: int) -> AnyMechanism | None:
-        """Of release number `step` of a plan without branches; None behind the last one."""
+        """Return the mechanism of release number `step` of a plan without branches; None behind the last one."""
         for release in self.releases:
             if step < release.count:
                 return release.mechanism
@@ -66,27 +66,27 @@ class Plan(Frozen):
         return None
 
     def all_releases(self) -> tuple[PlannedRelease, ...]:
-        """Those of every branch."""
+        """Return the releases before and in all branches."""
         return (*self.releases, *(release for branch in self.branches.values() for release in branch))
 
     def describe_releases(self) -> list[dict[str, Any]]:
-        """Public parameters of every release, with the branch that it belongs to, if any."""
+        """Describe every release by its public parameters, and by the branch that it belongs to, if any."""
         described = [release.describe() for release in self.releases]
         for name, branch in self.branches.items():
             described += [release.describe() | {"branch": name} for release in branch]
         return described
 
     def along(self, branch: str) -> Plan:
-        """The plan of a run that takes `branch`."""
+        """Return the plan of a run that takes `branch`."""
         return Plan(releases=(*self.releases, *self.branches[branch]))
 
     def charge(self, relation: NeighboringRelation = NeighboringRelation.ZERO_OUT) -> Charge:
-        """Units and slack of the whole run."""
+        """Return units and slack of the whole run."""
         return Charge(self.cost(relation), self.slack)
 
 
 def named(value: Any) -> Any:
-    """`"moments"` is short for `{"name": "moments"}`."""
+    """Expand `"moments"`, which is short for `{"name": "moments"}`."""
     return {"name": value} if isinstance(value, str) else value
 
 
@@ -94,7 +94,7 @@ class Method(Frozen, ABC):
     """Parameters of a training method; frozen, part of the spec.
 
     Attributes:
-        facts: Stated by every class that has a name; a subclass of another name states its own.
+        facts: Facts about the method; every class that has a name states its own.
     """
 
     facts: ClassVar[Facts]
@@ -111,17 +111,17 @@ class Method(Frozen, ABC):
 
     @property
     def result(self) -> str:
-        """Kind of released model that it makes: "generator" or "classifier"."""
+        """Return the kind of released model: "generator" or "classifier"."""
         return self.facts.result
 
     @property
     def needs_public_images(self) -> bool:
-        """Whether it makes nothing without images that were declared public."""
+        """Tell whether it makes nothing without images that were declared public."""
         return self.facts.public_images == "material"
 
     @abstractmethod
     def plan(self, schema: Schema, units: int) -> Plan:
-        """The releases that fit into `units` of μ² (ledger units).
+        """Plan the releases that fit into `units` of μ² (ledger units).
 
         Raises:
             InfeasiblePlan: `units` does not pay for one step.
@@ -129,7 +129,7 @@ class Method(Frozen, ABC):
         """
 
     def plan_within(self, schema: Schema, epsilon: float, delta: float) -> Plan:
-        """The releases that fit into (ε, δ).
+        """Plan the releases that fit into (ε, δ).
 
         Raises:
             InfeasiblePlan: The budget does not pay for one step.
@@ -138,63 +138,63 @@ class Method(Frozen, ABC):
         return self.plan(schema, limit_units(epsilon, delta))
 
     def settle(self, schema: Schema, epsilon: float, delta: float) -> Self:
-        """The same with what a request left out, where that follows from public numbers."""
+        """Fill in what a request left out, where that follows from public numbers."""
         return self
 
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
-        """What whoever pays for the plan should know before; from public numbers."""
+        """Warn, from public numbers, of what a buyer of the plan should know."""
         return ()
 
     def refusal_of_public_data(self) -> str:
-        """Why these parameters do not go with public data, where the method does; empty if they do."""
+        """Explain why these parameters rule out public data, which the method takes otherwise; empty if they do not."""
         return ""
 
     def public_inputs(self) -> PublicInputs:
-        """The encoder with weights of its own, and the installed generator, that these parameters name."""
+        """Return the encoder with weights of its own, and the installed generator, that these parameters name."""
         return NO_PUBLIC_INPUTS
 
     def evidence_levels(self) -> Levels | None:
-        """When images show something, with these parameters."""
+        """Return how much evidence images need with these parameters."""
         return self.facts.levels
 
     def network_bytes(self, schema: Schema) -> float:
-        """Memory of its networks, or vectors of images, at its peak."""
+        """Return the peak memory of its networks, or of vectors of images."""
         return self.facts.memory.at(schema)
 
     def working_bytes(self, schema: Schema) -> float:
-        """Memory of its records, and of everything that is made with them, beside the program; on a processor."""
+        """Return the memory of its records and of everything made with them, beside the program; on a processor."""
         return max(self.network_bytes(schema), _BYTES_OF_A_PIXEL * schema.num_units * schema.dimensions)
 
     def kept_bytes(self, plan: Plan) -> int:
-        """What a job of this plan keeps beside its model and its figures."""
+        """Return the bytes that a job of this plan keeps beside its model and its figures."""
         return 0
 
     @property
     def releases_public_images(self) -> bool:
-        """Whether its generators hand out public images, or parts of them."""
+        """Tell whether its generators hand out public images, or parts of them."""
         return self.needs_public_images
 
     def max_ranks(self, schema: Schema) -> int:
-        """Processes among which a run shares its work out at most; 1: it does not."""
+        """Return the largest number of processes that a run shares its work among; 1 if it does not."""
         return 1
 
     def lengths(self, plan: Plan, schema: Schema, *, public: bool) -> dict[int, int]:
-        """By the number of a release that takes far longer than others: about how many of them it takes as long as.
+        """Estimate long releases: by the number of each, how many ordinary ones take as long.
 
         Args:
-            plan: Without branches, once one was taken.
-            schema: As all of it from public numbers.
-            public: Whether the run starts from public images.
+            plan: The plan without branches, once a branch was taken.
+            schema: The estimate uses its public numbers alone.
+            public: True if the run starts from public images.
         """
         return {}
 
     def describe_branch(self, branch: str) -> str:
-        """Why a run took a branch of its plan, in one sentence; empty where plans have none."""
+        """Explain in one sentence why a run took a branch of its plan; empty where plans have none."""
         return ""
 
     @abstractmethod
     def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
-        """A generator function that asks for the releases of `plan`, one after the other, and returns the outcome.
+        """Ask for the releases of `plan`, one after the other, and return the outcome; a generator function.
 
-        It sees private records through what it is sent alone (docs/mechanisms/wall.md).
+        It sees private records only through what is sent to it (docs/mechanisms/wall.md).
         """

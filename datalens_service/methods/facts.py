@@ -1,4 +1,4 @@
-"""What a method states of itself. Plans, names of jobs, help and the API's description are made of it.
+"""The facts that a method states; plans, names of jobs, help and the API's description are made of them.
 
 Nothing else lists methods by name: one that lacks a fact does not import, be it of this product or a plug-in.
 """
@@ -18,12 +18,12 @@ LEAST_EVIDENCE: Final = 10.0
 
 
 class Levels(NamedTuple):
-    """How much evidence images need: μ times the privacy units of a class, read off pictures.
+    """The evidence that images need: μ times the privacy units of a class, read off pictures.
 
     Attributes:
         soft: From here on they are more than noise.
         recognisable: From here on outlines of small grey images are recognisable.
-        textured: Whether noise is drawn over them on purpose.
+        textured: True if noise is drawn over them on purpose.
     """
 
     soft: float
@@ -32,17 +32,17 @@ class Levels(NamedTuple):
 
 
 WITHOUT_A_START: Final = Levels(5000)
-"""Of a generator that noisy votes or gradients train from nothing."""
+"""Levels of a generator that noisy votes or gradients train from nothing."""
 
 
 class WorkingMemory(NamedTuple):
-    """What networks, or vectors of images, take beside program and records: GiB, and bytes per number of an image."""
+    """Memory of networks, or of vectors of images, beside program and records: GiB, and bytes per number."""
 
     gib: float
     bytes_per_number: float
 
     def at(self, schema: Schema) -> float:
-        """Bytes for images of this size."""
+        """Return the bytes for images of this size."""
         return self.gib * 2**30 + self.bytes_per_number * schema.dimensions
 
 
@@ -58,14 +58,14 @@ class Facts:
 
     Attributes:
         title: Names its jobs until their owner does; no other method has it.
-        summary: What it releases, in one line of help without a full stop.
+        summary: One line of help on what it releases, without a full stop.
         result: Kind of released model that it makes.
-        public_images: What it does with images that were declared public; None: it takes none.
-        levels: When its images show something; None of a classifier, or where nobody knows.
-        memory: Its networks, or vectors of images.
-        measured_as: The method whose measured jobs say how long its own take: itself, if it was measured, or one that
-            does most of what it does. Where the table has none, time is guessed from the number of images.
-        image_seconds: Of one core, to draw an image of 28×28 pixels; 0 of a classifier.
+        public_images: Use of images that were declared public; None: it takes none.
+        levels: Evidence at which its images show something; None for a classifier, or where nobody knows.
+        memory: Memory of its networks, or of vectors of images.
+        measured_as: The method whose measured jobs predict the duration of its own: itself, if it was measured, or one
+            that does most of what it does. Where the table has none, time is guessed from the number of images.
+        image_seconds: Time of one core to draw an image of 28×28 pixels; 0 for a classifier.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""Private Evolution: private records vote for the images of a public generator that they are next to, round by round.
+"""Private Evolution: private records vote for the nearest images of a public generator, round by round.
 
     images of the generator → noisy votes → those with votes are drawn again, and varied by the generator → votes …
 
@@ -68,7 +68,6 @@ class PrivateEvolution(Method):
     images: Integer = Field(default=200, ge=1, le=10_000, description="Images of a class that the result holds.")
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """One release of votes per round."""
         self.encoder.check(schema)
         find_installed(self.generator)
         part = units // self.rounds
@@ -80,18 +79,15 @@ class PrivateEvolution(Method):
         return Plan(releases=(calibrated(votes, part).model_copy(update={"count": self.rounds}),))
 
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
-        """What images are made of."""
         return (
             f"Images are made by the installed generator {self.generator}. The guarantee does not cover what it was "
             "trained on. It makes nothing that it could not make before: one of another kind of image teaches little.",
         )
 
     def public_inputs(self) -> PublicInputs:
-        """The encoder, if it has weights, and the generator with its package."""
         return PublicInputs(encoder=self.encoder.source(), generator=find_installed(self.generator))
 
     def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
-        """Ask for votes on the generator's own images, then on variations of those that were voted for."""
         votes, rounds, schema = plan.releases[0].mechanism, plan.releases[0].count, records.schema
         if not isinstance(votes, CellVotes):
             raise TypeError("the releases of an evolution are of votes")
@@ -116,7 +112,7 @@ class PrivateEvolution(Method):
         return outcome()
 
     def _fit_view(self, images: Images, schema: Schema, inputs: RunInputs) -> FeatureBasis:
-        """Features along the leading directions of the generator's first images."""
+        """Fit features along the leading directions of the generator's first images."""
         from datalens_service.models.classifiers.encoded_features import FeatureBasis
 
         dimensions = min(_DIMENSIONS, len(images), self.encoder.dimensions(schema))
@@ -133,16 +129,16 @@ class _Population:
         self._generator, self._schema, self._randomness = generator, schema, randomness
 
     def draw(self, count: int) -> Images:
-        """So many of the generator's images of each class, to begin with."""
+        """Draw so many of the generator's images of each class, to begin with."""
         seed, classes = self._randomness.seed("random images"), range(self._schema.num_classes)
         return np.concatenate([self._generator.random(count, label, seed) for label in classes])
 
     def replace(self, images: Images, weights: NDArray[np.float32]) -> None:
-        """Take images that were voted on, with their votes, in the place of those before."""
+        """Replace the images by those that were voted on, with their votes."""
         self._images, self._weights = images, weights
 
     def vary(self, count: int, round_: int) -> Images:
-        """So many variations of each class, of images in proportion to their votes."""
+        """Draw so many variations of each class, of images in proportion to their votes."""
         labels: Labels = np.arange(self._schema.num_classes).repeat(count)
         chosen = choose({"weights": self._weights}, labels, self._randomness.numpy("chosen images", round_))
         parents = np.split(self._images[chosen], self._schema.num_classes)
@@ -151,14 +147,14 @@ class _Population:
 
 
 class Candidates(NamedTuple):
-    """Public: how images are seen, and of each class those that are voted on."""
+    """Public: the view of images, and the candidates of each class."""
 
     view: FeatureBasis
     of_class: tuple[PublicCells, ...]
 
 
 def nearest_candidates(rows: Rows, candidates: Candidates) -> Votes:
-    """Contribution: one vote per record, for the image of its own class that it is next to."""
+    """Contribution: one vote per record, for the nearest image of its own class."""
     features = candidates.view.features(rows.values)
     nearest = np.stack([images.nearest(features) for images in candidates.of_class])
     return Votes(nearest[rows.labels, np.arange(len(features))], rows.labels, rows.units)

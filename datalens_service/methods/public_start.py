@@ -1,6 +1,6 @@
-"""What training starts from where images were declared public: nothing private is read, nothing charged.
+"""First weights for training, from images that were declared public: nothing private is read, nothing charged.
 
-Here are first weights of a network; methods on scattering features fit their basis (`scattering`). With the classes of
+These are weights of a network; methods on scattering features fit their basis (`scattering`). With the classes of
 the private set the whole network starts from them; with other classes all layers but the last; with a single class,
 that is without labels, from telling by how many quarter turns an image is rotated (Gidaris, Singh and Komodakis 2018).
 Images that are not square keep their size under half turns alone, which those authors tried, too.
@@ -36,12 +36,12 @@ class PublicImages(NamedTuple):
 
 
 def describe_source(public: PublicImages, *, verbatim: bool = False, held: bool = False) -> PublicSource:
-    """What is said of the public images wherever the result goes.
+    """Describe the public images, for every place where the result goes.
 
     Args:
         public: The images.
-        verbatim: Whether they are what is released.
-        held: Whether the released model holds some of them.
+        verbatim: True if they are released themselves.
+        held: True if the released model holds some of them.
     """
     digest = hashlib.sha256(np.ascontiguousarray(public.images).tobytes())
     digest.update(np.ascontiguousarray(public.labels).tobytes())
@@ -55,7 +55,7 @@ def describe_source(public: PublicImages, *, verbatim: bool = False, held: bool 
 
 
 def spread_over(public: PublicImages, most: int) -> PublicImages:
-    """At most so many images, evenly spaced, so that sorted classes all have their share."""
+    """Keep at most so many images, evenly spaced, so that sorted classes all have their share."""
     step = -(-len(public.images) // most)
     return public._replace(images=np.asarray(public.images[::step]), labels=np.asarray(public.labels[::step]))
 
@@ -76,8 +76,8 @@ def start_from_public(
     """Replace the weights of a network by those that it learns from public images.
 
     Args:
-        network: With the last layer for the classes of `private`.
-        settings: What `build_network` makes it from.
+        network: A network with the last layer for the classes of `private`.
+        settings: The settings of `build_network` for it.
     """
     import torch
 
@@ -97,7 +97,7 @@ def start_from_public(
 
 
 def _rotated(public: PublicImages) -> PublicImages:
-    """Images without labels, turned by numbers of quarters that become their classes."""
+    """Turn images without labels by quarters, whose numbers become their classes."""
     turns = _QUARTER_TURNS if public.schema.height == public.schema.width else _HALF_TURNS
     images = spread_over(public, _MOST_IMAGES // len(turns)).images
     turned = np.concatenate([np.rot90(images, quarters, axes=(1, 2)) for quarters in turns])

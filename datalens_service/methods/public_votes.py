@@ -1,7 +1,7 @@
-"""Public votes: private records vote for the public images that they are next to.
+"""Public votes: each private record votes for the nearest public image.
 
 One release: noisy votes per class and public cell → how likely each cell is of each class → the pool's images, drawn in
-proportion, with soft labels, or what a denoiser of the pool makes of them. Lin et al. 2024, "Differentially private
+proportion, with soft labels, or drawn by a denoiser of the pool. Lin et al. 2024, "Differentially private
 synthetic data via foundation model APIs 1: images", vote so for generated images; here the pool is fixed, and its cells
 are wide enough to collect votes.
 """
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 _VOTES_PER_CELL: Final = 10
-"""Times the noise: with fewer votes a cell tells nothing, with more it says little of what is in it."""
+"""Votes per cell over the noise: with fewer votes a cell tells nothing, with more it says little of what is in it."""
 _FEWEST, _MOST = 8, 2**14
 _DIMENSIONS: Final = 64
 _FITTED: Final = 4_000
@@ -48,9 +48,9 @@ _LEARNED: Final = 20_000
 _EMBEDDING: Final = 0.5
 """Part of the time before the votes in which the pool is embedded."""
 _LENGTH: Final = 20
-"""Times the votes: what comes before them."""
+"""The work before the votes takes this many times as long as they do."""
 _HIDING_STDDEV: Final = 1.0
-"""Noise on pixels from −1 to 1."""
+"""Noise on pixels from −1 to 1 that hides the image at which a denoiser starts."""
 
 
 class PublicVotes(Method):
@@ -84,11 +84,9 @@ class PublicVotes(Method):
 
     @property
     def releases_public_images(self) -> bool:
-        """Only verbatim."""
         return self.verbatim
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """One release of votes."""
         self.encoder.check(schema)
         votes = CellVotes(
             num_groups=schema.num_classes,
@@ -99,19 +97,16 @@ class PublicVotes(Method):
 
     @property
     def crops(self) -> bool:
-        """Whether parts of public images are handed out beside them: where a network of photographs sees them."""
+        """Tell whether crops of public images are handed out beside them, which a network of photographs can see."""
         return self.verbatim and self.public_inputs().has_weights
 
     def public_inputs(self) -> PublicInputs:
-        """The encoder, if it has weights."""
         return PublicInputs(encoder=self.encoder.source())
 
     def lengths(self, plan: Plan, schema: Schema, *, public: bool) -> dict[int, int]:
-        """The pool is embedded first."""
         return {0: _LENGTH}
 
     def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
-        """Cut the pool into cells, ask for the votes, and hand out the pool with what they say of its cells."""
         from datalens_service.models.vote_labels import label_softly
 
         votes = plan.releases[0].mechanism
@@ -135,7 +130,7 @@ class PublicVotes(Method):
         return Outcome(Generator("diffusion", records.schema, *finished))
 
     def _cut_pool(self, schema: Schema, cells: int, inputs: RunInputs) -> _Pool:
-        """The public images in cells; their labels are not looked at."""
+        """Cut the public images into cells; their labels are not used."""
         from datalens_service.models.classifiers.encoded_features import FeatureBasis
         from datalens_service.models.generators.augmentation import with_crops
 
@@ -160,7 +155,7 @@ class _Pool(NamedTuple):
     features: NDArray[np.float32]
     cells: PublicCells
     members: NDArray[np.int64]
-    """(images,) the cell of each."""
+    """(images,) the cell of each image."""
 
 
 def _fit_denoiser(schema: Schema, inputs: RunInputs) -> PublicDenoiser:
@@ -172,29 +167,30 @@ def _fit_denoiser(schema: Schema, inputs: RunInputs) -> PublicDenoiser:
 
 
 def plan_cells(schema: Schema, units: int) -> int:
-    """Cells that the records of a class pay for: a tenth of their number over the noise, from public numbers."""
+    """Choose the number of cells that the records of a class pay for, a tenth of these over the noise."""
     evidence = schema.num_units * mu_of_units(units) / schema.num_classes
     return min(_MOST, max(_FEWEST, round(evidence / _VOTES_PER_CELL)))
 
 
 class Cells(NamedTuple):
-    """Public: how images are seen, and the cells of a pool."""
+    """Public: the view of images, and the cells of a pool."""
 
     view: FeatureBasis
     cells: PublicCells
 
 
 def nearest_cells(rows: Rows, cells: Cells) -> Votes:
-    """Contribution: one vote per record, for the cell that its own image is next to."""
+    """Contribution: one vote per record, for the cell nearest to its image."""
     return Votes(cells.cells.nearest(cells.view.features(rows.values)), rows.labels, rows.units)
 
 
 def capped_shares(votes: Floats, least: float, cap: float) -> Floats:
-    """(classes, cells) shares of each class, none above `cap` unless too few cells are left for that.
+    """Return shares (classes, cells) of each class, none above `cap` unless too few cells are left for that.
 
     Args:
         votes: (classes, cells) noisy.
-        least: Cells with fewer votes give nothing, but for the fullest of a class.
+        least: Cells with fewer votes count as empty, but for the fullest of a class.
+        cap: Largest share of a cell.
     """
     kept = np.where(votes >= np.minimum(least, votes.max(axis=1, keepdims=True)), np.maximum(votes, 0), 0)
     kept[kept.sum(axis=1) == 0] = 1.0

@@ -1,6 +1,6 @@
 """Every method that a request may name: those of this product, and those of installed plug-ins.
 
-A module of its own, because the module of a plug-in imports `methods.base` and may be imported first.
+This is a module of its own because the module of a plug-in imports `methods.base` and may be imported first.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from datalens_service.plugins import list_plugins, load
 from datalens_service.wall_rules import find_complaints_of_modules
 
 BUILT_IN: Final = frozenset({kind.model_fields["name"].default for kind in typing.get_args(AnyMethod)} | RIVALS.keys())
-"""Names that this product gives a meaning."""
+"""Names of methods that belong to this product."""
 
 
 def check_plugin(name: str, kind: Any) -> type[Method]:
-    """The class of a plug-in, if it can be told apart from every other method.
+    """Return the class of a plug-in, if nobody can mistake it for another method.
 
     Raises:
         StateConflict: It is no method, is not complete, has another name, or the name or title of a method of this
@@ -47,7 +47,7 @@ def check_source(name: str, kind: type[Method]) -> None:
     """Refuse a plug-in whose modules do what no method may.
 
     Raises:
-        StateConflict: The first that was found; docs/integrations.md says how a method is written.
+        StateConflict: Names the first violation; docs/integrations.md says how a method is written.
     """
     for complaint in find_complaints_of_modules(sys.modules[kind.__module__]):
         raise StateConflict(
@@ -79,18 +79,18 @@ _USES: Final[dict[PublicUse, str]] = {
 
 
 def list_methods() -> tuple[type[Method], ...]:
-    """Every one that a request may name, in the order of the registry."""
+    """List every method that a request may name, in the order of the registry."""
     return typing.get_args(RegisteredMethod)
 
 
 def list_names(kinds: Iterable[type[Method]]) -> str:
-    """Names of methods, for a sentence."""
+    """Join names of methods, for a sentence."""
     *others, last = (f"`{kind.model_fields['name'].default}`" for kind in kinds)
     return f"{', '.join(others)} and {last}" if others else last
 
 
 def describe_public_use() -> str:
-    """Which methods take public images and what for, in a sentence."""
+    """Tell in a sentence which methods take public images, and for what."""
     takers = {use: [kind for kind in list_methods() if kind.facts.public_images == use] for use in _USES}
     said = "; ".join(_USES[use].format(list_names(kinds)) for use, kinds in takers.items())
     return f"{said[0].upper()}{said[1:]}."

@@ -1,4 +1,4 @@
-"""Rejection or diffusion: one noisy count says what the images show, and with it which method suits them.
+"""Rejection or diffusion: one noisy count estimates what the images show, and decides for the method that suits them.
 
     one noisy count of drawings, less the other records;
     then all releases of `rejection` where most are drawings, all those of `diffusion` where not.
@@ -60,7 +60,7 @@ class RejectionOrDiffusion(Method):
         return self
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """Sampled gradients are not planned by μ² alone.
+        """Refuse: sampled gradients are not planned by μ² alone.
 
         Raises:
             InvalidSpec: Always.
@@ -68,7 +68,7 @@ class RejectionOrDiffusion(Method):
         raise InvalidSpec("Sampled gradients are planned for ε and δ.")
 
     def plan_within(self, schema: Schema, epsilon: float, delta: float) -> Plan:
-        """The count, then a branch for each content, with the slack of sampled gradients set aside for both."""
+        """Plan the count, then a branch for each content, with the slack of sampled gradients set aside for both."""
         limit = limit_units(epsilon, delta_beside(compute_slack(delta, self.objects.slack), delta))
         count = plan_count(schema, limit)
         paid = count.cost()
@@ -78,7 +78,7 @@ class RejectionOrDiffusion(Method):
         return Plan(releases=(count,), branches=branches)
 
     def choose_method(self, content: Content) -> Rejection | Diffusion:
-        """What is run on images of that content."""
+        """Return the method that is run on images of that content."""
         return self.drawings.with_content("drawings") if content == "drawings" else self._denoiser()
 
     def _denoiser(self) -> Diffusion:
@@ -88,14 +88,12 @@ class RejectionOrDiffusion(Method):
         return self.objects.model_copy(update={"warm_start": start.with_content("objects")})
 
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
-        """How much longer objects take, and what is said of the denoiser."""
         minutes = math.ceil(self.objects.gradient_seconds(schema) / 60)
         time = [f"Gradients take about {minutes} minutes of one core."] if minutes >= _LONG_MINUTES else []
         said = [*time, *self._denoiser().warnings(plan.along("objects"), schema)]
         return tuple(f"If the images show objects: {sentence}" for sentence in said)
 
     def lengths(self, plan: Plan, schema: Schema, *, public: bool) -> dict[int, int]:
-        """Of the chosen method, once it is known."""
         if plan.branches:
             return {}
         branch = Plan(releases=plan.releases[1:])
@@ -104,11 +102,9 @@ class RejectionOrDiffusion(Method):
         return {step + 1: length for step, length in lengths.items()}
 
     def describe_branch(self, branch: str) -> str:
-        """What the count decided."""
         return f"By a noisy count, most records are {branch}: {_REASONS[branch]}."
 
     def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
-        """Ask for the count, then for what the method asks for that it decides for."""
         resumed, count = inputs.resumed, plan.releases[0].mechanism
         if resumed is not None:
             content: Any = resumed.branch
@@ -120,7 +116,7 @@ class RejectionOrDiffusion(Method):
 
 
 def _with_slack(plan: Plan, slack: int) -> tuple[PlannedRelease, ...]:
-    """Releases whose first is charged a slack, so that both branches cost the same of δ."""
+    """Charge the first release a slack, so that both branches cost the same of δ."""
     first = plan.releases[0]
     if not isinstance(first.mechanism, VectorSum):
         raise TypeError("a plan of rejection begins with a sum of vectors")

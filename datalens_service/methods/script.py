@@ -1,4 +1,4 @@
-"""A run is one function that asks: it yields questions, is sent what was released, and returns what it made of that.
+"""A run is one function that asks: it yields questions, is sent what was released, and returns an outcome.
 
     def run(self, plan, records, inputs):
         center = yield Ask(records, mechanism, contribution, released)
@@ -6,7 +6,8 @@
         return Outcome(Generator(...))
 
 A driver (`training.py`) makes the releases. So a script holds no account, no noise and no sum, and an error of a
-contribution passes it by. One script begins with another's by `yield from`; what a noisy count decides is a condition.
+contribution never reaches it. One script begins with another's by `yield from`; a choice by a noisy count is an
+ordinary condition.
 """
 
 from __future__ import annotations
@@ -40,17 +41,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ExecutionOptions:
-    """Where a run computes: it changes speed, not results.
+    """The place where a run computes: it changes speed, not results.
 
     Attributes:
         device: "cpu", "cuda", "cuda:1", …
         folder: Private to the job and on a disk, for what does not fit into memory; None takes the system's folder for
             temporary files.
         group: Processes that share its teachers; this one is rank 0.
-        public_models: Where what was learned from public images alone is kept for later runs; None keeps nothing.
+        public_models: Folder in which models of public images alone are kept for later runs; None keeps nothing.
         encoder: File of the owner's own encoder, if the method names one by its SHA-256.
-        tell: Told of the share of a long step that is done, or of what comes behind the last step.
-        apart: Whether each contribution is computed in a process of its own, which ends with it.
+        tell: Called with the share of a long step that is done, or of the work behind the last step.
+        apart: True if each contribution is computed in a process of its own, which ends with it.
     """
 
     device: str = "cpu"
@@ -63,11 +64,11 @@ class ExecutionOptions:
 
 
 class Resumed(NamedTuple):
-    """Where an earlier process of the same job was.
+    """The point at which an earlier process of the same job stopped.
 
     Attributes:
         step: Number of the next release.
-        state: What the script gave with the question of that release.
+        state: The state that the script gave with the question of that release.
         branch: Name of the branch that the plan took before, if it has any.
         iterates: Blocks of weights (steps, weights) that the script gave with earlier states.
     """
@@ -80,14 +81,14 @@ class Resumed(NamedTuple):
 
 @dataclass(frozen=True)
 class RunInputs:
-    """What a run is given beside its plan and the records.
+    """The inputs of a run beside its plan and the records.
 
     Attributes:
         randomness: Seeds for everything that the guarantee does not rest on.
-        options: Where it computes.
+        options: Device, folders and processes of its computation.
         price: ε of the whole plan and its δ, which files that are released may state.
         public: Images that were declared public, for a run to start from.
-        resumed: Where it goes on; None: at its beginning.
+        resumed: The point at which it continues; None: at its beginning.
     """
 
     randomness: TrainingRandomness
@@ -98,17 +99,17 @@ class RunInputs:
 
     @property
     def pool(self) -> PublicImages:
-        """The public images of a method that makes nothing without them."""
+        """Return the public images of a method that makes nothing without them."""
         if self.public is None:
             raise InvalidSpec("The method makes its images of public ones, and was given none.")
         return self.public
 
 
 class Extras(NamedTuple):
-    """What a run releases beside its model.
+    """Values that a run releases beside its model.
 
     Attributes:
-        files: Each of which anybody may get.
+        files: Files that anybody may get.
         individual: Statistics about individual ε, if they were released.
     """
 
@@ -117,12 +118,12 @@ class Extras(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a run hands out.
+    """The released results of a run.
 
     Attributes:
-        model: What it was run for.
+        model: The model that the run is for.
         start: The released model that training started from; None without a warm start.
-        extras: What is released beside them.
+        extras: Files and statistics beside them.
     """
 
     model: ReleasedModel
@@ -131,7 +132,7 @@ class Outcome(NamedTuple):
 
     @property
     def generator(self) -> Generator:
-        """The model of a warm start, which draws images."""
+        """Return the model of a warm start, which draws images."""
         if not isinstance(self.model, Generator):
             raise TypeError(f"a start that makes a {self.model.result} draws no images")
         return self.model
@@ -153,14 +154,14 @@ class Ask(NamedTuple):
     """A question: one charged, noisy sum over private records.
 
     Attributes:
-        records: Behind the wall.
+        records: Records behind the wall.
         mechanism: The release that was planned for this step.
-        contribution: A function of a module, of rows and of `released`: what the mechanism sums.
+        contribution: A function of a module, of rows and of `released`, that returns what the mechanism sums.
         released: Made of earlier releases and of public values.
-        so_far: What there is to hand out without this release and all later ones; None: nothing yet.
+        so_far: Returns what there is to hand out without this release and all later ones; None: nothing yet.
         keep: A state that takes the place of all earlier sums; None: they stay.
-        checkpoint: Gives the state before this release, for a run whose stored sums are dear to replay; the driver adds
-            what teachers know.
+        checkpoint: Returns the state before this release, for a run whose stored sums are expensive to replay; the
+            driver adds the state of teachers.
     """
 
     records: PrivateRecords | UnitRecords | PrivateShards
@@ -177,7 +178,7 @@ Script = Coroutine[Ask, Any, Outcome]
 
 
 def as_start(script: Script) -> Script:
-    """Run a warm start: what it has on the way is handed out as the start that it is."""
+    """Run a warm start whose result so far, at each of its questions, is the start of what is handed out."""
     released = None
     while True:
         try:

@@ -1,7 +1,7 @@
 """The driver of a run: makes the releases that its script asks for, and keeps everything that the script may not have.
 
-Account, noise, steps, replay of stored sums, the branch of a plan and kept states are its own. A release happens in its
-frame: what it raises never reaches the script, which is closed.
+It alone has account, noise, steps, replay of stored sums, the branch of a plan and kept states. A release happens in
+its frame: an error there never reaches the script, which is closed.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from datalens_service.models.released import join_parts, select_part
 from datalens_service.privacy.randomness import NoiseSource
 
 _BRANCH: Final = "content"
-"""Name of the branch among the numbers of a kept state; version 1.0 has stored it so."""
+"""The name under which kept states hold the branch since version 1.0."""
 
 
 class Training:
     """A run in progress.
 
     Args:
-        method: Whose script it is.
-        plan: What will be charged.
-        dataset: The records, which stay outside of the wall from here on.
-        account: The books.
-        inputs: Without the state that a kept one of the account replaces.
+        method: The method whose script runs.
+        plan: The releases that will be charged.
+        dataset: The records, which the script never sees.
+        account: The account that is charged.
+        inputs: Inputs of the run; a state that the account keeps replaces the one in here.
 
     Attributes:
         made: Releases made so far, those of earlier processes included.
@@ -56,7 +56,7 @@ class Training:
         self._lengths = partial(method.lengths, schema=dataset.schema, public=inputs.public is not None)
         resumed = self._read_kept() or inputs.resumed
         self.made = 0 if resumed is None else resumed.step
-        # What teachers knew is private: the script gets the rest.
+        # The state of teachers is private: the script gets the rest.
         self._teachers = {} if resumed is None else select_part(resumed.state, TEACHERS)
         self._script: Script = method.run(plan, self._vaults.records, replace(inputs, resumed=_public(resumed)))
         self._released: Any = None
@@ -65,24 +65,24 @@ class Training:
 
     @property
     def plan(self) -> Plan:
-        """Without branches once one was taken: what is charged in all."""
+        """Return the plan, without branches once one was taken, so that it is what is charged in all."""
         return self._paths[0] if len(self._paths) == 1 else self._plan
 
     @property
     def branch(self) -> str:
-        """Name of the branch that was taken; empty before, and of a plan without branches."""
+        """Return the name of the branch that was taken; empty before, and if the plan has none."""
         taken = [name for name in self._plan.branches if self._plan.along(name) == self.plan]
         return taken[0] if taken else ""
 
     def lengths(self) -> dict[int, int]:
-        """By the number of a release that takes far longer than others: about how many of them it takes as long as."""
+        """Estimate long releases: by the number of each, how many ordinary ones take as long."""
         return self._lengths(self.plan)
 
     def look(self) -> Ask | None:
-        """The question to be answered next, after whatever the script does before it; None behind the last one.
+        """Return the question to be answered next, after the work of the script before it; None behind the last one.
 
         Raises:
-            WallBroken: It is none that was planned.
+            WallBroken: The question is none that was planned.
         """
         if self._ask is None and self._outcome is None:
             try:
@@ -97,8 +97,8 @@ class Training:
         """Make the release that is asked for, or hand out again what was stored of it.
 
         Raises:
-            BudgetExceeded: The account does not pay for it; `outcome` may have what there is without it.
-            ContributionFailed: What is computed from the records failed.
+            BudgetExceeded: The account does not pay for it; `outcome` may have a result without it.
+            ContributionFailed: A computation over the records failed.
         """
         ask = self.look()
         if ask is None:
@@ -116,6 +116,7 @@ class Training:
                 account=self._account,
                 noise=noise,
             )
+        # The script is closed, not told: it could otherwise learn from what was raised, and when.
         except BaseException:
             self._script.close()
             raise
@@ -123,22 +124,23 @@ class Training:
         self.made += 1
 
     def checkpoint(self) -> State:
-        """Private state from which another process may go on; empty where that is not worth it, or not all of it."""
+        """Return the private state from which another process may continue; empty where it has to replay."""
         ask = self.look()
         if ask is None or ask.checkpoint is None:
             return {}
         self._restore_teachers(ask)
         teachers = self._vaults.state(ask.records)
+        # Without the state of teachers a resumed run would skip the sums from which they have to learn again.
         return teachers and ask.checkpoint() | join_parts({TEACHERS: teachers})
 
     @property
     def can_stop(self) -> bool:
-        """Whether there is something to hand out without the next release and all later ones."""
+        """Tell whether there is something to hand out without the next release and all later ones."""
         ask = self.look()
         return ask is None or (self.made > 0 and ask.so_far is not None)
 
     def outcome(self) -> Outcome:
-        """What the script returned, or has so far."""
+        """Return the script's outcome, or its outcome so far."""
         ask = self.look()
         made = self._outcome if ask is None else ask.so_far and ask.so_far()
         if made is None:
@@ -146,7 +148,7 @@ class Training:
         return made
 
     def _restore_teachers(self, ask: Ask) -> None:
-        """Those of the first question of a resumed run."""
+        """Restore the teachers for the first question of a resumed run."""
         if self._teachers:
             self._vaults.restore(ask.records, self._teachers)
             self._teachers = {}
@@ -154,6 +156,7 @@ class Training:
     def _follow(self, ask: Ask) -> None:
         """Keep the paths of the plan on which this release is the next one, at this price."""
         asked = ask.mechanism.label(), ask.mechanism.price(1)
+        # Paths share their first releases, so several may still be open after this one.
         steps = [(path, path.mechanism_at(self.made)) for path in self._paths]
         self._paths = tuple(path for path, next_ in steps if next_ and (next_.label(), next_.price(1)) == asked)
         if not self._paths:

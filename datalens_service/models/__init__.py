@@ -1,1 +1,1 @@
-"""Models: private teachers, released generators, and what trains a generator on released numbers."""
+"""Models: private teachers, released generators, and the training of a generator on released numbers."""

@@ -24,26 +24,26 @@ class AdamState(NamedTuple):
 
     @classmethod
     def from_parameters(cls, parameters: dict[str, Tensor]) -> AdamState:
-        """Moments of 0 beside `parameters`, which are kept, not copied."""
+        """Return moments of 0 beside `parameters`, which are kept, not copied."""
         zeros = [{name: torch.zeros_like(value) for name, value in parameters.items()} for _ in range(2)]
         return cls(parameters, *zeros)
 
     @classmethod
     def zeros(cls, shapes: Mapping[str, tuple[int, ...]], make: Callable[[tuple[int, ...]], Tensor]) -> AdamState:
-        """Parameters and moments of 0, each tensor from `make`, parameters first."""
+        """Make parameters and moments of 0, each tensor by `make`, parameters first."""
         return cls(*({name: make(shape) for name, shape in shapes.items()} for _ in cls._fields))
 
     def arrays(self) -> dict[str, Tensor]:
-        """All tensors by part and name."""
+        """Return all tensors by part and name."""
         return {f"{part}/{name}": value for part, named in self._asdict().items() for name, value in named.items()}
 
     def block(self, rows: slice) -> AdamState:
-        """Views of some rows of every tensor."""
+        """Return views of some rows of every tensor."""
         return AdamState(*({name: value[rows] for name, value in part.items()} for part in self))
 
 
 def adam_step(adam_state: AdamState, gradients: dict[str, Tensor], steps: int, learning_rate: float) -> None:
-    """One step in place; elementwise, so entries of a tensor never meet."""
+    """Take one step in place; elementwise, so entries of a tensor never meet."""
     adam(
         [adam_state.parameters[name] for name in gradients],
         # The fused kernel reads memory in order and takes no strides into account.

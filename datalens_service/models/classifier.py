@@ -66,7 +66,7 @@ class LastLayerClassifier(nn.Module):
         self._planes = (schema.channels, schema.height, schema.width)
 
     def fit(self, images: Floats, labels: Labels, epochs: int, seed: int, tell: Tell = be_silent) -> None:
-        """Train convolutions and dense layer on released samples, and say how features are centred and scaled."""
+        """Train convolutions and dense layer on released samples, and find the centre and scale of features."""
         pixels, targets = torch.from_numpy(images), torch.from_numpy(labels)
         device = self.center.device
         optimizer = torch.optim.Adam(self.parameters(), _LEARNING_RATE)
@@ -84,29 +84,29 @@ class LastLayerClassifier(nn.Module):
 
     @torch.no_grad()
     def features(self, images: Floats) -> Floats:
-        """(n, features + 1) what the last layer sees of images (n, d), with its constant 1; about 1 long."""
+        """Return the input of the last layer for images (n, d): (n, features + 1), its constant 1 included."""
         blocks = torch.split(torch.from_numpy(images), _ROWS)
         standard = torch.cat([((self._raw_features(block) - self.center) * self.scale).cpu() for block in blocks])
         extended = torch.cat([standard, torch.ones(len(standard), 1)], dim=1) / math.sqrt(2)
         return np.asarray(extended.numpy(), dtype=np.float32)
 
     def features_of_records(self, images: Floats) -> Floats:
-        """`features` of private images, always as many at once: kernels are chosen by the size of a batch."""
+        """Compute `features` of private images, always as many at once: kernels are chosen by the size of a batch."""
         blocks = [images[row : row + _RECORDS] for row in range(0, len(images), _RECORDS)]
         features = [self.features(np.pad(block, ((0, _RECORDS - len(block)), (0, 0)))) for block in blocks]
         return np.concatenate(features)[: len(images)]
 
     def predict(self, images: Floats) -> Labels:
-        """(n,) predicted class of each image (n, d)."""
+        """Return the predicted class of each image (n, d), (n,)."""
         return np.asarray((self.features(images) @ self.head.cpu().numpy()).argmax(axis=1))
 
     def tensors(self) -> dict[str, Floats]:
-        """Weights, as copies."""
+        """Return copies of the weights."""
         return {name: np.array(value.cpu().numpy(), dtype=np.float32) for name, value in self.state_dict().items()}
 
     @classmethod
     def from_tensors(cls, schema: Schema, tensors: dict[str, Floats]) -> LastLayerClassifier:
-        """What `tensors` returned, as a network."""
+        """Build a network from what `tensors` returned."""
         hidden, features = tensors["dense.0.weight"].shape
         maps = len(tensors["convolutions.3.bias"])
         network = cls(schema, (maps, math.isqrt(features // maps)), hidden)

@@ -1,6 +1,6 @@
-"""A released discriminator: says how real an image of a class looks, and where it should move to look more so.
+"""A released discriminator: judges how real an image of a class looks, and where it should move to look more so.
 
-It learns from released numbers only; what it says is post-processing. The network is that of a classifier, and its
+It learns from released numbers only; its judgement is post-processing. The network is that of a classifier, and its
 output for a class is the logit of "this is a real image of that class".
 """
 
@@ -17,7 +17,7 @@ from datalens_service.models.classifiers.architectures import build_network
 
 
 def logits_of_labels(outputs: Tensor, labels: Tensor) -> Tensor:
-    """(n,) outputs for the classes that the images are said to show.
+    """Select the outputs for the classes that the images belong to, (n,).
 
     Args:
         outputs: (n, classes).
@@ -27,12 +27,12 @@ def logits_of_labels(outputs: Tensor, labels: Tensor) -> Tensor:
 
 
 def image_logits(network: nn.Module, schema: Schema, images: Tensor, labels: Tensor) -> Tensor:
-    """(n,) of float32 images (n, d) in [0, 1]."""
+    """Return logits (n,) of float32 images (n, d) in [0, 1]."""
     return logits_of_labels(network(images.view(-1, schema.channels, schema.height, schema.width)), labels)
 
 
 def image_directions(network: nn.Module, schema: Schema, images: Tensor, labels: Tensor) -> NDArray[np.float32]:
-    """(n, d): where every image looks more real, the gradient of log sigmoid of its logit."""
+    """Return directions (n, d) in which images look more real: the gradient of log sigmoid of their logits."""
     leaves = images.detach().clone().requires_grad_()
     (gradients,) = torch.autograd.grad(
         functional.logsigmoid(image_logits(network, schema, leaves, labels)).sum(), leaves
@@ -49,16 +49,15 @@ class Discriminator:
         self._optimizer = torch.optim.Adam(self.network.parameters(), learning_rate, betas=(0.5, 0.999))
 
     def logits(self, images: Tensor, labels: Tensor) -> Tensor:
-        """(n,) of float32 images (n, d) in [0, 1]."""
         return image_logits(self.network, self._schema, images, labels)
 
     def fit(self, images: Tensor, labels: Tensor, targets: Tensor, *, hard: bool, bounded: bool) -> None:
-        """One step towards released scores.
+        """Take one step towards released scores.
 
         Args:
             targets: float32 (n,), scores with noise.
             hard: Take them for labels, real above one half, in cross-entropy; else squared error.
-            bounded: Whether scores are shares in [0, 1], and not logits.
+            bounded: True if scores are shares in [0, 1], and not logits.
         """
         logits = self.logits(images, labels)
         if hard:
@@ -70,5 +69,4 @@ class Discriminator:
         self._optimizer.step()
 
     def directions(self, images: Tensor, labels: Tensor) -> NDArray[np.float32]:
-        """(n, d): where every image looks more real."""
         return image_directions(self.network, self._schema, images, labels)

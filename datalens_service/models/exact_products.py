@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 _ROW_STEPS, _COLUMN_STEPS = 2.0**24, 2.0**28
-"""Per unit length. Partial sums are at most 2^52·(1 + 2^-15) by Cauchy and Schwarz, for rows of up to 2^18 numbers."""
+"""Steps per unit length: partial sums of rows of up to 2^18 numbers are at most 2^52·(1 + 2^-15) (Cauchy, Schwarz)."""
 
 # So that a matrix of zeros can be divided by its length.
 _SHORTEST: Final = 1e-200
@@ -22,7 +22,7 @@ _ROWS: Final = 512
 
 
 def on_grid(vectors: NDArray[Any], longest: float = 1.0) -> NDArray[Any]:
-    """Private vectors as `exact_products` takes them; each result is a function of its own vector.
+    """Round private vectors to the grid of `exact_products`; each result is a function of its own vector.
 
     Args:
         vectors: (n, d), float32 or float64. Those longer than the bound are scaled back to it.
@@ -40,7 +40,7 @@ def on_grid(vectors: NDArray[Any], longest: float = 1.0) -> NDArray[Any]:
 
 
 def exact_products(vectors: NDArray[Any], matrix: NDArray[Any]) -> Floats:
-    """Vectors times a matrix, (n, q); a row of the result is a function of its own vector and of the matrix.
+    """Multiply vectors by a matrix, (n, q); a row of the result is a function of its own vector and of the matrix.
 
     Args:
         vectors: (n, d), private, from `on_grid`.
@@ -58,7 +58,6 @@ class ExactMatrix:
         self._step = length / _COLUMN_STEPS
 
     def products(self, vectors: NDArray[Any]) -> Floats:
-        """See `exact_products`."""
         products = np.empty((len(vectors), self._whole.shape[1]))
         for start in range(0, len(vectors), _ROWS):
             rows = slice(start, start + _ROWS)

@@ -1,4 +1,4 @@
-"""What gradients of linear layers are made of: the inputs of a layer, and the gradient at its outputs.
+"""The factors of gradients of linear layers: the inputs of a layer, and the gradient at its outputs.
 
 A probe of zeros is added to the outputs of each layer; the gradient of the loss by the probe is the gradient at the
 outputs. For one record the gradient of the weights is the outer product of the two (Goodfellow 2015, "Efficient
@@ -31,7 +31,7 @@ class LinearTaps:
         )
 
     def probes(self) -> dict[str, Tensor]:
-        """Zeros (1, outputs) by layer."""
+        """Return zeros (1, outputs) by layer."""
         return {name: layer.weight.new_zeros(1, layer.out_features) for name, layer in self._layers.items()}
 
     @contextmanager
@@ -81,7 +81,7 @@ def _hooked(layer: nn.Module, hook: _Hook) -> Iterator[None]:
 
 @torch.no_grad()
 def _layers_on_vectors(network: nn.Module, record: Tensor) -> dict[str, nn.Linear]:
-    """By name."""
+    """Find the linear layers on vectors, by name."""
     owners = Counter(id(weight) for _, weight in network.named_parameters(remove_duplicate=False))
     candidates = {
         f"{chain}.{name}" if chain else name: layer

@@ -38,7 +38,7 @@ Product = Callable[[Tensor, Tensor], Tensor]
 
 @cache
 def products_ignore_placement() -> bool:
-    """Whether products of matrices round a row the same way wherever it lies: tried on this processor, once.
+    """Try on this processor, once, whether products of matrices round a row the same way wherever it lies.
 
     Some kernels read the numbers of a row up to the next aligned address by themselves, and so add in another order
     where the row starts elsewhere. MKL does this on AMD EPYC, unless its mode for reproducible results is on
@@ -50,13 +50,13 @@ def products_ignore_placement() -> bool:
 
 @contextmanager
 def repeatable_kernels(device: torch.device, full_precision: bool) -> Iterator[None]:
-    """Within it, convolutions on a graphics processor add in the same order every time.
+    """Make convolutions on a graphics processor add in the same order every time.
 
     Some kernels for gradients add by atomic operations, in the order in which their threads happen to finish. The
     settings belong to the process and are restored afterwards.
 
     Args:
-        full_precision: Whether factors keep all bits of float32. TF32 drops 13 of them and is faster.
+        full_precision: True if factors keep all bits of float32. TF32 drops 13 of them and is faster.
     """
     if device.type != "cuda":
         yield
@@ -71,8 +71,11 @@ def repeatable_kernels(device: torch.device, full_precision: bool) -> Iterator[N
 
 
 def ignores_placement(product: Product) -> bool:
-    """Whether `product`, of rows (16, width) and weights (outputs, width), is the same to the last bit wherever a row
-    stands."""
+    """Try whether a product is the same to the last bit wherever a row stands.
+
+    Args:
+        product: Takes rows (16, width) and weights (outputs, width).
+    """
     return all(_ignores_placement(product, width, outputs) for width in _WIDTHS for outputs in (1, *_WIDTHS))
 
 
@@ -97,14 +100,14 @@ Rows = TypeVar("Rows")
 
 
 def map_in_threads(compute: Callable[[Chunk], Rows], chunks: Iterable[Chunk], device: torch.device) -> Iterator[Rows]:
-    """Results in the order of the chunks; each is computed by one thread, whatever the number of threads is.
+    """Yield results in the order of the chunks; each is computed by one thread, whatever the number of threads is.
 
     The operations of a chunk are many and small. Split over threads, each of them waits for all; chunks do not.
 
     Args:
-        compute: Of one chunk; called in several threads at once.
+        compute: Computes one chunk; called in several threads at once.
         chunks: Taken from as results are.
-        device: Where it computes; other devices than a processor take one chunk at a time.
+        device: Device of the computation; other devices than a processor take one chunk at a time.
     """
     threads = torch.get_num_threads()
     if device.type != "cpu" or threads == 1:
@@ -121,7 +124,7 @@ def map_in_threads(compute: Callable[[Chunk], Rows], chunks: Iterable[Chunk], de
 def _in_order(
     pool: ThreadPoolExecutor, compute: Callable[[Chunk], Rows], chunks: Iterable[Chunk], most: int
 ) -> Iterator[Rows]:
-    """At most so many results are computed ahead: each is as large as its gradients."""
+    """Compute at most so many results ahead, since each is as large as its gradients."""
     pending: deque[Future[Rows]] = deque()
     for chunk in chunks:
         pending.append(pool.submit(compute, chunk))
@@ -132,22 +135,24 @@ def _in_order(
 
 
 _CHUNK_BYTES: Final = 2**25
-"""Of the rows of a chunk. Larger blocks are handed back to the operating system after each chunk, and their pages
-have to be cleared anew: on a processor that costs more than the gradients."""
+"""Bytes of the rows of a chunk. Larger blocks are handed back to the operating system after each chunk, and their pages
+have to be cleared anew: on a processor that costs more than the gradients.
+"""
 
 _CUDA_CHUNK_BYTES: Final = 2**30
-"""On a graphics processor, where small chunks leave it waiting for the next call."""
+"""Bytes on a graphics processor, where small chunks leave it waiting for the next call."""
 
 _FEWEST_RECORDS: Final = 16
-"""Of a chunk, unless it is one record. For products of 2 to 8 rows MKL has kernels that round rows differently by their
-place, seen on an Intel Xeon with AVX-512 and layers of up to three outputs."""
+"""Fewest records of a chunk, unless it is one record. For products of 2 to 8 rows MKL has kernels that round rows
+differently by their place, seen on an Intel Xeon with AVX-512 and layers of up to three outputs.
+"""
 
 _LARGEST_CHUNK_BYTES: Final = 2**27
 """Every thread has a chunk of its own. Where 16 rows are longer, one row is work enough for a call."""
 
 Parameters = dict[str, Tensor]
 Loss = Callable[..., Tensor]
-"""Takes what the network returns for a batch of one record, then that record's inputs; returns a scalar."""
+"""Takes the network's result for a batch of one record, then that record's inputs; returns a scalar."""
 
 
 class PerRecordGradients:
@@ -155,7 +160,7 @@ class PerRecordGradients:
 
     Args:
         network: Called with the first input of a record; its weights are read at each call of `chunks`.
-        loss: Of one record.
+        loss: Loss of one record.
         chunk_size: Records that are differentiated together; left out, the power of two whose rows fill 32 MiB (1 GiB
             on a graphics processor), but at least 16 and at most 512, or one by one if 16 rows are longer than 128 MiB
             (1 GiB). Always one where products depend on placement.
@@ -179,11 +184,11 @@ class PerRecordGradients:
 
     @property
     def dimensions(self) -> int:
-        """Weights that are differentiated by: columns of a chunk."""
+        """Return the number of weights that are differentiated by: columns of a chunk."""
         return sum(weight.numel() for weight in self._trainable().values())
 
     def chunks(self, inputs: Sequence[Tensor]) -> Iterator[Tensor]:
-        """(records, dimensions) gradients, in the order of the records, at most `chunk_size` at once.
+        """Yield gradients (records, dimensions), in the order of the records, at most `chunk_size` at once.
 
         Args:
             inputs: Tensors whose first axis counts records, on the network's device.
@@ -201,7 +206,7 @@ class PerRecordGradients:
             weight.copy_(part.view_as(weight))
 
     def settle(self, inputs: Sequence[Tensor]) -> None:
-        """Find out on a graphics processor how many records go together; copies know of it.
+        """Find out on a graphics processor how many records go together; copies remember it.
 
         Args:
             inputs: Like those of `chunks`; shapes and types matter alone.
@@ -213,11 +218,11 @@ class PerRecordGradients:
             self._try_places(self._differentiation(inputs), inputs)
 
     def _try_places(self, compute: Callable[[list[Tensor]], Tensor], inputs: Sequence[Tensor]) -> None:
-        """Differentiate made-up records at two places each; if that moves a bit of a row, take kernels of full
-        precision, and records one by one if these do so too.
+        """Try made-up records at two places each, and fall back to slower computation if that moves a bit of a row.
 
-        A graphics processor has other kernels for every shape, so the network itself is tried. On an H200 some of those
-        with TF32 depend on places, and one record at a time takes 100 times as long.
+        The first fallback is kernels of full precision, the second records one by one. A graphics processor has other
+        kernels for every shape, so the network itself is tried. On an H200 some of those with TF32 depend on places,
+        and one record at a time takes 100 times as long.
         """
         self._tried = True
         for self._full_precision in (False, True):
@@ -229,7 +234,7 @@ class PerRecordGradients:
             raise WorkerUnavailable("This graphics processor does not repeat its results: train with device cpu.")
 
     def _ignores_places(self, compute: Callable[[list[Tensor]], Tensor], inputs: Sequence[Tensor]) -> bool:
-        """Whether rows are the same at two places; half as many records go together until they fit into memory."""
+        """Compare rows at two places; half as many records go together until they fit into memory."""
         try:
             made_up = [_made_up(values, self._chunk_size) for values in inputs]
             order = torch.arange(self._chunk_size, device=made_up[0].device).roll(self._chunk_size // 3 + 1)
@@ -244,7 +249,7 @@ class PerRecordGradients:
         return partial(self._rows, self._trainable(), LinearTaps(self._network, inputs[0][:1]))
 
     def _rows(self, weights: Parameters, taps: LinearTaps, part: list[Tensor]) -> Tensor:
-        """(records, dimensions) of one chunk, each weight's columns written once."""
+        """Return the gradients of one chunk (records, dimensions), each weight's columns written once."""
         others = {name: weight for name, weight in weights.items() if name not in taps.names}
         # A call puts weights into a network and hooks on its layers: threads that share one would mix their records.
         loss = partial(self._loss_of_one, _copy_of_layers(self._network), taps)
@@ -268,7 +273,7 @@ class PerRecordGradients:
         return {name: weight.detach() for name, weight in parameters if weight.requires_grad}
 
     def _fixed(self, weights: Parameters, taps: LinearTaps) -> Parameters:
-        """What the network is called with and is not differentiated by."""
+        """Return the arguments of the network that it is not differentiated by."""
         buffers = {name: value.detach() for name, value in self._network.named_buffers()}
         return buffers | {name: weights[name] for name in taps.names}
 
@@ -288,10 +293,9 @@ class PerRecordGradients:
 
 
 class BytesToNumbers(nn.Module):
-    """Images of bytes as numbers in [0, 1], a chunk at a time."""
+    """Turns images of bytes into numbers in [0, 1], a chunk at a time."""
 
     def forward(self, images: Tensor) -> Tensor:
-        """float32, of the same shape."""
         return images.to(torch.float32) / 255
 
 
@@ -304,14 +308,16 @@ def _chunk_size(dimensions: int, device: torch.device) -> int:
 
 
 def _copy_of_layers(network: nn.Module) -> nn.Module:
-    """Modules of its own, with the same weights and buffers."""
+    """Copy the modules, but share their weights and buffers."""
     tensors = {id(tensor): tensor for tensor in (*network.parameters(), *network.buffers())}
     return copy.deepcopy(network, tensors)
 
 
 def _placed(values: Tensor, size: int) -> Tensor:
-    """The same kernels run whatever the records: the last chunk is filled up with zeros, and one record by itself
-    starts where memory of its own does."""
+    """Pad the last chunk with zeros, so that the same kernels run whatever the records.
+
+    One record by itself is moved to memory of its own, where it starts at the same place.
+    """
     missing = size - len(values)
     if missing:
         return torch.cat([values, values.new_zeros(missing, *values.shape[1:])])
@@ -319,7 +325,7 @@ def _placed(values: Tensor, size: int) -> Tensor:
 
 
 def _made_up(values: Tensor, count: int) -> Tensor:
-    """Records like these in shape and type, and public."""
+    """Make up public records like these in shape and type."""
     generator = torch.Generator(values.device).manual_seed(0)
     shape = (count, *values.shape[1:])
     if values.is_floating_point():

@@ -1,4 +1,4 @@
-"""What is said of public inputs: images that a model started from or hands out, an encoder, a generator."""
+"""Descriptions of public inputs: images that a model started from or hands out, an encoder, a generator."""
 
 import operator
 from typing import Final
@@ -50,7 +50,7 @@ class PublicInputs(Frozen):
 
     @property
     def has_weights(self) -> bool:
-        """Whether something was trained before, on other images."""
+        """Tell whether something was trained before, on other images."""
         return self.encoder is not None or self.generator is not None
 
 

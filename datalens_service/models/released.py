@@ -1,4 +1,4 @@
-"""What a method releases, whatever it is: packaging, evaluation and routes walk these members and ask for no type.
+"""The interface of released models: packaging, evaluation and routes use these members and ask for no type.
 
 A new kind of released model is one class with these members, in one file.
 """
@@ -29,7 +29,7 @@ class ReleasedModel(Protocol):
 
     Attributes:
         result: Kind of model: "generator", "classifier", …
-        evaluations: What can be measured of it: "images" of one that draws, "predictions" of one that labels.
+        evaluations: Kinds of evaluation: "images" for a model that draws, "predictions" for one that labels.
     """
 
     result: ClassVar[str]
@@ -37,13 +37,13 @@ class ReleasedModel(Protocol):
 
     @property
     def schema(self) -> Schema:
-        """Public schema of the data set that it learned from."""
+        """Return the public schema of the data set that it learned from."""
 
     def save(self, path: Path) -> None:
         """Write safetensors with kind, schema and settings in the header."""
 
     def files(self) -> tuple[ReleasedFile, ...]:
-        """Its files, each of which anybody may get."""
+        """Return its files, each of which anybody may get."""
 
 
 def save_model(path: Path, kind: str, schema: Schema, settings: dict[str, Any], tensors: Mapping[str, Any]) -> None:
@@ -53,10 +53,10 @@ def save_model(path: Path, kind: str, schema: Schema, settings: dict[str, Any], 
 
 
 def load_model(path: Path, kinds: Container[str], noun: str) -> tuple[str, Schema, dict[str, Any], dict[str, Any]]:
-    """Kind, schema, settings and tensors as `save_model` wrote them; no code is executed from the file.
+    """Read kind, schema, settings and tensors as `save_model` wrote them; no code is executed from the file.
 
     Raises:
-        InvalidInput: It is of none of `kinds`.
+        InvalidInput: Its kind is none of `kinds`.
     """
     with safe_open(path, framework="numpy") as file:
         metadata = file.metadata() or {}
@@ -68,10 +68,10 @@ def load_model(path: Path, kinds: Container[str], noun: str) -> tuple[str, Schem
 
 
 def select_part(tensors: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """Those whose names begin with a prefix, under the rest of their names."""
+    """Select the tensors whose names begin with a prefix, under the rest of their names."""
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 def join_parts(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """All tensors of several parts, each under the prefix of its part and its own name."""
+    """Join the tensors of several parts, each under the prefix of its part and its own name."""
     return {prefix + name: value for prefix, part in parts.items() for name, value in part.items()}

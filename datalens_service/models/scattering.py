@@ -23,9 +23,9 @@ _ASPECT: Final = 0.5
 POOLING: Final = 2**_SCALES
 """Pixels between two places of the result."""
 _MOST_PIXELS_AT_ONCE, _MOST_PLANES_AT_ONCE = 2**15, 2**8
-"""Whose maps fit into the cache of a core, where several passes go over them."""
+"""Most pixels and planes whose maps fit into the cache of a core, where several passes go over them."""
 MAPS: Final = 1 + _SCALES * _ANGLES + _ANGLES**2
-"""Of one channel: the average, the first order, and pairs of wavelets of growing scale."""
+"""Maps of one channel: the average, the first order, and pairs of wavelets of growing scale."""
 
 
 class Scattering(nn.Module):
@@ -41,14 +41,14 @@ class Scattering(nn.Module):
             self.register_buffer(f"average{scale}", _gaussian(_SCALES - 1 - scale), persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """All orders, one after another along the channels."""
+        """Return all orders, one after another along the channels."""
         count, channels, height, width = images.shape
         planes = images.reshape(count * channels, 1, height, width)
         smooth = torch.cat([self._scatter(part) for part in torch.split(planes, planes_at_once(height, width))])
         return smooth.reshape(count, channels * MAPS, *smooth.shape[-2:])
 
     def _scatter(self, planes: Tensor) -> Tensor:
-        """(n, 81, rows, columns) of planes (n, 1, height, width)."""
+        """Return coefficients (n, 81, rows, columns) of planes (n, 1, height, width)."""
         first, coarse = (self._modulus(planes, scale) for scale in range(_SCALES))
         second = self._modulus(first.flatten(0, 1).unsqueeze(1), 1)
         pairs = second.reshape(len(planes), -1, *second.shape[-2:])
@@ -56,14 +56,14 @@ class Scattering(nn.Module):
         return torch.cat([self._smoothed(part, scale) for scale, part in enumerate(maps)], dim=1)
 
     def _modulus(self, planes: Tensor, scale: int) -> Tensor:
-        """(n, angles, rows, columns) lengths of complex wavelet coefficients, at every 2^scale-th pixel."""
+        """Return lengths (n, angles, rows, columns) of complex wavelet coefficients, at every 2^scale-th pixel."""
         wavelets = self.get_buffer(f"wavelets{scale}")
         parts = functional.conv2d(_extended(planes, wavelets), wavelets, stride=2**scale)
         real, imaginary = parts.chunk(2, dim=1)
         return (real.square() + imaginary.square() + torch.finfo(torch.float32).tiny).sqrt()
 
     def _smoothed(self, maps: Tensor, scale: int) -> Tensor:
-        """(n, maps, rows, columns) averages at every fourth pixel, of maps at every 2^scale-th."""
+        """Return averages (n, maps, rows, columns) at every fourth pixel, of maps at every 2^scale-th."""
         low_pass = self.get_buffer(f"average{scale}")
         planes = maps.flatten(0, 1).unsqueeze(1)
         smooth = functional.conv2d(_extended(planes, low_pass), low_pass, stride=POOLING // 2**scale)
@@ -71,13 +71,13 @@ class Scattering(nn.Module):
 
 
 def planes_at_once(height: int, width: int) -> int:
-    """A power of two, so that parts of a batch of 256 images are equal: kernels, and rounding, depend on their size."""
+    """Return a power of two, so that a batch of 256 images has equal parts, whose size decides kernels and rounding."""
     fitting = min(_MOST_PLANES_AT_ONCE, _MOST_PIXELS_AT_ONCE // (height * width))
     return 1 << max(0, fitting.bit_length() - 1)
 
 
 def margins(side: int, shape: tuple[int, int]) -> tuple[int, str]:
-    """How far, and how, planes are continued beyond their edges for filters with `side` taps in each direction."""
+    """Return how far, and in which way, planes are continued beyond their edges for filters with `side` taps."""
     margin = side // 2
     return margin, "reflect" if margin < min(shape) else "replicate"
 
@@ -94,7 +94,7 @@ def _grid(radius: int) -> tuple[Tensor, Tensor]:
 
 
 def _wavelets(scale: int) -> Tensor:
-    """(2 · angles, 1, side, side) real, then imaginary parts of Morlet wavelets with mean 0."""
+    """Return real, then imaginary parts of Morlet wavelets with mean 0, (2 · angles, 1, side, side)."""
     width = _WIDTH * 2**scale
     rows, columns = _grid(math.ceil(3.5 * width / _ASPECT**0.5))
     bank = []
@@ -111,7 +111,7 @@ def _wavelets(scale: int) -> Tensor:
 
 
 def _gaussian(scale: int) -> Tensor:
-    """(1, 1, side, side) average as wide as a wavelet of that scale, with sum 1."""
+    """Return an average as wide as a wavelet of that scale, with sum 1, (1, 1, side, side)."""
     width = _WIDTH * 2**scale
     rows, columns = _grid(math.ceil(3.5 * width))
     bell = torch.exp(-(rows**2 + columns**2) / (2 * width**2))

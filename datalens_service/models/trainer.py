@@ -1,6 +1,6 @@
-"""Moves a generator network along released directions.
+"""Training of a generator network along released directions.
 
-All of it is post-processing of what a mechanism handed out: it may be repeated, averaged and replayed.
+All of it is post-processing of what a mechanism released: it may be repeated, averaged and replayed.
 """
 
 import copy
@@ -65,10 +65,10 @@ class StudentTrainer:
         self._network.load(released, partial=True)
 
     def propose(self, seed: int, images: int, *, balanced: bool = False) -> tuple[Tensor, Tensor]:
-        """Draw a batch to be voted on, and remember what it was drawn from.
+        """Draw a batch to be voted on, and remember its inputs.
 
         Args:
-            images: How many, at least 2.
+            images: Number of images, at least 2.
             balanced: Equal numbers of every class, in class order; else labels uniform over the classes.
 
         Returns:
@@ -87,7 +87,7 @@ class StudentTrainer:
         return self._proposal.images.clamp(0.0, 1.0), labels
 
     def update(self, direction: NDArray[np.float32], step_size: float) -> None:
-        """Adam on Σ_j ‖Ψ(z_j, y_j) − (x_j + γ·u_j)‖², from the proposal before.
+        """Take Adam steps on Σ_j ‖Ψ(z_j, y_j) − (x_j + γ·u_j)‖², from the proposal before.
 
         Args:
             direction: u, (images, d): where each image of the proposal should move.
@@ -109,23 +109,22 @@ class StudentTrainer:
         self._include_in_average()
 
     def settings(self) -> dict[str, Any]:
-        """What builds the released generator again."""
+        """Return the settings that build the released generator again."""
         return self._network.settings()
 
     def tensors(self) -> Tensors:
-        """Tensors of the released generator: averaged weights, and batch statistics that fit them."""
+        """Return the tensors of the released generator: averaged weights, and batch statistics that fit them."""
         network = copy.deepcopy(self._network)
         network.load_state_dict(network.state_dict() | self._average)
         _calibrate(network, self._device)
         return network.tensors()
 
     def state(self) -> State:
-        """Everything the next step needs, as copies; a pending proposal is not part of it."""
+        """Return copies of everything the next step needs; a pending proposal is not part of it."""
         copies: State = {name: np.array(value.cpu().numpy()) for name, value in self._live().items()}
         return copies | {"directions": np.array(self._directions, dtype=np.int64)}
 
     def restore(self, state: State) -> None:
-        """Continue from `state`."""
         live = self._live()
         shapes = {name: tuple(value.shape) for name, value in live.items()} | {"directions": ()}
         if shapes != {name: value.shape for name, value in state.items()}:
@@ -136,7 +135,7 @@ class StudentTrainer:
         self._proposal = None
 
     def _live(self) -> dict[str, Tensor]:
-        """Every tensor that training changes, and the network's constants."""
+        """Return every tensor that training changes, and the network's constants."""
         parts = {
             "network": self._network.state_dict(),
             "average": self._average,

@@ -1,4 +1,4 @@
-"""Soft labels of public images, by what noisy votes for cells of them say together.
+"""Soft labels of public images, from all noisy votes for cells of them together.
 
 A linear layer takes each vote for an image at the centre of its cell: few votes of one cell say little, and images of a
 cell differ.
@@ -19,10 +19,10 @@ _ITERATIONS: Final = 200
 
 
 def label_softly(features: Features, centres: Features, votes: Floats) -> Features:
-    """(n, classes) of images.
+    """Return soft labels of images (n, classes).
 
     Args:
-        features: (n, d), of public images.
+        features: (n, d) features of public images.
         centres: (cells, d).
         votes: (classes, cells) noisy.
     """
@@ -30,7 +30,7 @@ def label_softly(features: Features, centres: Features, votes: Floats) -> Featur
 
 
 def _fit(centres: Floats, votes: Floats) -> Floats:
-    """(d, classes) weights of a softmax regression in which votes count as often as they were given."""
+    """Fit weights (d, classes) of a softmax regression in which votes count as often as they were given."""
     counted = np.maximum(votes, 0).T
     counted /= max(counted.sum(), 1.0)
     shape = centres.shape[1], len(votes)

@@ -1,1 +1,1 @@
-"""From what a client asks for to a training specification, and what may be expected of it."""
+"""From a client's request to a training specification, and the results to be expected of it."""

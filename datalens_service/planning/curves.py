@@ -1,6 +1,6 @@
-"""What methods reach, by evidence: μ of the budget times the units of a class.
+"""Accuracies of methods, by evidence: μ of the budget times the units of a class.
 
-Of each data set of the table, accuracy between guessing and certainty follows evidence closely, whatever n and ε it is
+In each data set of the table, accuracy between guessing and certainty follows evidence closely, whatever n and ε it is
 made of. A job is expected between the data sets of its shape. Where a shape has only one, others may be harder or
 easier; where no such job was measured the range is a guess, and wider. `python -m benchmarks.panel --check` compares
 plans with results.
@@ -25,23 +25,23 @@ from datalens_service.spec import TrainingSpec
 _DELTA_OF_TABLE: Final = 1e-5
 _WIDTH: Final = 2.0
 _OTHER_SETS: Final = 0.25
-"""Share of what is reached, and of what is not, by which a second data set may differ from a single one."""
+"""Share of the gain, and of the remaining gap, by which a second data set may differ from a single one."""
 _GUESSED_LOW, _GUESSED_HIGH, _GUESSED_LEAST = 0.6, 0.15, 0.03
 _HELPED: Final = 0.15
 _MOST: Final = 0.97
 _CLASSES_ALIKE: Final = 2.0
 _SIDES_ALIKE: Final = 1.45
 _AVERAGES: Final = 0.7
-"""Of what pooled moments reach, at least, by noisy class averages."""
+"""Least share of the gain of pooled moments that noisy class averages reach."""
 _NEAR: Final = 0.05
 _BEST_AVERAGES: Final = 0.92
 _CLOSE: Final = 0.05
-"""Of log₁₀ of evidence: δ of the table is another than that of most jobs."""
+"""Tolerance of log₁₀ of evidence, since δ of the table differs from that of most jobs."""
 _POOLED: Final = "pooled_moments"
 
 
 class Range(NamedTuple):
-    """Percent."""
+    """A range of percentages."""
 
     low: float
     high: float
@@ -56,26 +56,26 @@ class _Curve(NamedTuple):
     highs: np.ndarray
 
     def read(self, evidence: float) -> tuple[float, float]:
-        """Interpolated; beyond the last row as there, below the first towards nothing."""
+        """Interpolate; beyond the last row the curve is flat, below the first it falls towards nothing."""
         place = math.log10(max(evidence, 1.0))
         return float(np.interp(place, self.at, self.lows)), float(np.interp(place, self.at, self.highs))
 
     def covers(self, evidence: float) -> bool:
-        """Whether rows lie on both sides, or near; the first point is none."""
+        """Tell whether rows lie on both sides, or near; the first point is none."""
         return evidence >= 1 and bool(self.at[1] - _CLOSE <= math.log10(evidence) <= self.at[-1] + _CLOSE)
 
     def is_below(self, evidence: float) -> bool:
-        """Whether no row has as much."""
+        """Tell whether no row has as much evidence."""
         return bool(self.at[-1] < math.log10(max(evidence, 1.0)))
 
 
 def count_planned_evidence(spec: TrainingSpec, schema: Schema) -> float:
-    """μ of the budget times the units of a class."""
+    """Return μ of the budget times the units of a class."""
     return count_evidence(schema, mu_for_epsilon(spec.epsilon, spec.delta_at(schema)))
 
 
 def expect_accuracy(spec: TrainingSpec, schema: Schema, rows: Sequence[Measured]) -> Range:
-    """Of a classifier that learned from the result; methods that the table has not may reach nothing."""
+    """Return the expected accuracy of a classifier that learned from the result; unknown methods may reach nothing."""
     near, evidence = nearest_shape(rows, schema), count_planned_evidence(spec, schema)
     same = _find_same(near, spec, schema, evidence)
     if not same:
@@ -90,7 +90,7 @@ def expect_accuracy(spec: TrainingSpec, schema: Schema, rows: Sequence[Measured]
 
 
 def _find_same(near: Sequence[Measured], spec: TrainingSpec, schema: Schema, evidence: float) -> list[Measured]:
-    """Rows of the very settings on images and classes like these: of the method, or of its preset around this job."""
+    """Find rows with the same settings on images and classes like these: of the method, or of its preset."""
     if spec.public_data is not None or not near or not _is_shaped(near[0], schema):
         return []
     presets = {row.preset for row in near if _makes(row.preset, spec, schema)}
@@ -109,7 +109,7 @@ def _guess(spec: TrainingSpec, schema: Schema, rows: Sequence[Measured], near: S
 
 
 def guess_averages(spec: TrainingSpec, schema: Schema, rows: Sequence[Measured]) -> Range:
-    """Of noisy class averages at the same budget, by what pooled moments reach; always a guess.
+    """Guess the accuracy of noisy class averages at the same budget, from that of pooled moments; it is always a guess.
 
     With scarce evidence pooled moments shrink towards what classes share, and averages drown.
     """
@@ -123,12 +123,12 @@ def guess_averages(spec: TrainingSpec, schema: Schema, rows: Sequence[Measured])
 
 
 def _widen(high: float) -> float:
-    """Of a guess; next to nothing is reached with next to no evidence, whatever the images."""
+    """Widen the upper end of a guess; with next to no evidence next to nothing is reached, whatever the images."""
     return min(_MOST, high + max(_GUESSED_LEAST, min(_GUESSED_HIGH, high / 2)))
 
 
 def nearest_shape(rows: Sequence[Measured], schema: Schema) -> list[Measured]:
-    """Rows of images in as many colours, if there are any, of the nearest size."""
+    """Return the rows of images in as many colours, if there are any, of the nearest size."""
     coloured = [row for row in rows if (row.channels > 1) == (schema.channels > 1)] or list(rows)
     if not coloured:
         return []
@@ -148,7 +148,7 @@ def _name_encoder(spec: TrainingSpec) -> str | None:
 
 
 def _is_known(spec: TrainingSpec, schema: Schema, rows: Sequence[Measured]) -> bool:
-    """Whether it may be counted on: the method was measured, if on other images, and makes no noise."""
+    """Tell whether a result can be relied on: the method was measured, if on other images, and makes no noise."""
     known = spec.method.facts.measured_as in {row.method for row in rows}
     return known and not is_drowned(spec.method, schema, spec.limit_units(schema))
 
@@ -176,14 +176,14 @@ def _draw_curves(rows: Sequence[Measured]) -> list[_Curve]:
 
 
 def _draw(rows: Sequence[Measured]) -> _Curve:
-    """Through nothing at no evidence; more of it never reaches less."""
+    """Draw a curve through nothing at no evidence; more evidence never reaches less."""
     points = sorted({(_log_evidence(row), *_gains(row)) for row in rows})
     at, lows, highs = (np.array(column) for column in zip((0.0, 0.0, 0.0), *points, strict=True))
     return _Curve(at, np.maximum.accumulate(lows), np.maximum.accumulate(highs))
 
 
 def _read(curves: Sequence[_Curve], evidence: float) -> tuple[float, float]:
-    """The range of all data sets; a single one stands for others too."""
+    """Read the range of all data sets; a single one stands for others too."""
     if not curves:
         return 0.0, 1.0
     lows, highs = zip(*(curve.read(evidence) for curve in curves), strict=True)

@@ -1,4 +1,4 @@
-"""What a job will probably reach, by a table of jobs that were measured: public numbers alone.
+"""The expected results of a job, by a table of jobs that were measured: public numbers alone.
 
 The table is `expectations.json`, made by `benchmarks/expectations.py`: grey images of 28×28 pixels of an easy and a
 hard data set, photographs in colour and grey faces. `curves.py` reads accuracy off it, `resources.py` time and memory.
@@ -36,19 +36,22 @@ from datalens_service.spec import PlanSummary, TrainingSpec
 from datalens_service.voices import speak
 
 _BETTER: Final = 5
-"""Points by which a classifier is better than images, to be named."""
+"""A classifier is recommended if it is better than images by so many points."""
 _SEEN: Final[dict[Looks, str]] = {
-    "noise": "Not good for looking at: mostly noise.",
-    "soft": "Good for rough shapes and tones of what images of a class have at the same place, not for detail.",
-    "recognisable": "Good for looking at shapes, less at texture.",
-    "like photographs": "Good for looking at: public images, with labels that were learned.",
+    "noise": "Expect noise rather than pictures.",
+    "soft": "Expect blurs: rough shapes and tones, without detail.",
+    "recognisable": "Expect recognisable shapes with rough texture.",
+    "like photographs": "Expect images that look like the public ones, with labels that were learned.",
 }
-_SCARCE: Final = "Good for rough tones of a class at most, hardly for looking at."
+_SCARCE: Final = "Expect smudges: rough tones of a class at most."
 
 
 def advise(spec: TrainingSpec, schema: Schema, expected: Expectation, labels: Expectation | None) -> dict[str, Any]:
-    """Members `looks`, `verdict` and `warning` of an expectation; `labels` is what is expected of a classifier instead
-    of images."""
+    """Return the members `looks`, `verdict` and `warning` of an expectation.
+
+    Args:
+        labels: The expectation of a classifier instead of images.
+    """
     looks = judge_looks(spec.method, schema, spec.limit_units(schema))
     if is_of_little_use(spec, schema):
         verdict = speak(_say_little(spec, schema))
@@ -61,18 +64,18 @@ def advise(spec: TrainingSpec, schema: Schema, expected: Expectation, labels: Ex
 
 
 def is_of_little_use(spec: TrainingSpec, schema: Schema) -> bool:
-    """Whether the budget drowns what the images of a class have in common, whatever the method."""
+    """Tell whether the budget drowns what the images of a class have in common, whatever the method."""
     return count_planned_evidence(spec, schema) < LEAST_EVIDENCE
 
 
 def check_utility(spec: TrainingSpec, schema: Schema) -> None:
-    """Refuse what is of little use.
+    """Refuse a job that is of little use.
 
     Raises:
-        LowUtility: It is; the sentence says what would change that.
+        LowUtility: The sentence says what would change that.
     """
     if is_of_little_use(spec, schema):
-        raise LowUtility(f"{_say_little(spec, schema)} To go on all the same, ⟦accept_low_utility⟧.")
+        raise LowUtility(f"{_say_little(spec, schema)} To go on anyway, ⟦accept_low_utility⟧.")
 
 
 def _say_little(spec: TrainingSpec, schema: Schema) -> str:
@@ -88,22 +91,22 @@ def _say_little(spec: TrainingSpec, schema: Schema) -> str:
 
 def _say_labels(expected: Expectation) -> str:
     return (
-        f"Good for labels: {_reach(expected)} are expected to be right; by guessing, where classes are equal, "
-        f"{expected.guessing:.0f} %."
+        f"This classifier is expected to label {_reach(expected)} of images correctly; guessing, where classes are "
+        f"equally frequent, reaches {expected.guessing:.0f} %."
     )
 
 
 def _say_accuracy(expected: Expectation, labels: Expectation | None) -> Iterator[str]:
-    yield f"Classifiers that learn from such images are expected to reach {_reach(expected)}."
+    averages = tell_range(expected.class_averages_low, expected.class_averages_high)
+    yield f"A classifier trained on them is expected to label {_reach(expected)} of real images correctly."
     yield (
-        f"Noisy class averages would reach perhaps "
-        f"{tell_range(expected.class_averages_low, expected.class_averages_high)}; guessing, where classes are equal, "
+        f"One trained on noisy class averages may reach {averages}; guessing, where classes are equally frequent, "
         f"{expected.guessing:.0f} %."
     )
     if not expected.measured and expected.accuracy_high < expected.class_averages_high:
-        yield "By these figures such images may teach no better than class averages."
+        yield "We cannot promise more than class averages give."
     if labels is not None and labels.middle > expected.middle + _BETTER:
-        yield f"Labels only? A classifier is expected to reach {_reach(labels)}."
+        yield f"A private classifier instead of images is expected to label {_reach(labels)} correctly."
 
 
 def _reach(expected: Expectation) -> str:
@@ -113,14 +116,14 @@ def _reach(expected: Expectation) -> str:
 
 TABLE: Final = Path(__file__).with_name("expectations.json")
 _BASIS: Final = (
-    "Measured with as much evidence (μ times images of a class) on images like these in number of classes, colours and "
-    "size: "
+    "Measured in jobs with about as many images of a class at such an ε, on images like these in number of classes, "
+    "colours and size: "
 )
 _GUESSED: Final = (
-    "A guess: no such job was measured. It rests on jobs with as much evidence (μ times the protected units of a "
-    "class), on images of the nearest kind."
+    "A guess: no job like this one was measured. It rests on jobs with images of the nearest kind, about as many of a "
+    "class at such an ε."
 )
-_UNKNOWN: Final = "Unknown: no job with such teachers was measured with a guarantee, and the range says nothing."
+_UNKNOWN: Final = "Unknown: no job with such teachers was measured with a guarantee, so the range is meaningless."
 _NAMES: Final = {
     "mnist": "written digits",
     "fashion_mnist": "clothes",
@@ -128,19 +131,22 @@ _NAMES: Final = {
     "smiles64": "faces",
 }
 _PLACEHOLDER: Final = "public"
-"""Of public images that are not named yet."""
+"""The name of public images that are not named yet."""
 
 
 class PlanWithExpectation(PlanSummary):
-    """What a plan costs, and what jobs like it reached."""
+    """The cost of a plan, and the results of jobs like it."""
 
     expectation: Expectation | None = None
     comparison: Comparison | None = None
 
 
 def expect(spec: TrainingSpec, schema: Schema, calibration_seconds: float | None = None) -> Expectation:
-    """What is known of jobs like this one, or guessed, with a verdict; without `calibration_seconds` as fast as those
-    of the table."""
+    """Return what is known of jobs like this one, or guessed, with a verdict.
+
+    Args:
+        calibration_seconds: Speed of the machine; None takes that of the table.
+    """
     reached = estimate(spec, schema, calibration_seconds)
     averages = curves.guess_averages(spec, schema, read_table())
     told = {"class_averages_low": averages.low, "class_averages_high": averages.high}
@@ -149,7 +155,7 @@ def expect(spec: TrainingSpec, schema: Schema, calibration_seconds: float | None
 
 
 def estimate(spec: TrainingSpec, schema: Schema, calibration_seconds: float | None = None) -> Expectation:
-    """Accuracy, time and memory alone."""
+    """Estimate accuracy, time and memory alone."""
     rows = read_table()
     reached = curves.expect_accuracy(spec, schema, rows)
     return Expectation(
@@ -165,7 +171,7 @@ def estimate(spec: TrainingSpec, schema: Schema, calibration_seconds: float | No
 
 
 def compare(spec: TrainingSpec, schema: Schema, calibration_seconds: float | None = None) -> Comparison:
-    """Every method that could serve, each at the ε of a planned job."""
+    """Compare every method that could serve, each at the ε of a planned job."""
     made: dict[AnyMethod, list[str]] = {}
     for name in (*OFFERED, POOL):
         made.setdefault(choose(name, schema, spec.epsilon), []).append(name)
@@ -177,7 +183,7 @@ def compare(spec: TrainingSpec, schema: Schema, calibration_seconds: float | Non
 def _serve(
     method: AnyMethod, names: list[str], spec: TrainingSpec, schema: Schema, calibration: float | None
 ) -> Alternative | None:
-    """A row; None of public images where they change nothing, and of a method that these images do not fit."""
+    """Return a row; None for public images that change nothing, and for a method that these images do not fit."""
     public = spec.public_data or _PLACEHOLDER if method.needs_public_images else None
     if names == [POOL] and public is None:
         return None
@@ -202,7 +208,7 @@ def _serve(
 
 
 def _expect_labels(spec: TrainingSpec, schema: Schema) -> Expectation | None:
-    """What a classifier would reach instead of images."""
+    """Estimate the result of a classifier instead of images."""
     if spec.method.result != "generator":
         return None
     try:
@@ -227,7 +233,7 @@ def _load(changed: int) -> tuple[Measured, ...]:
 
 
 def read_table() -> tuple[Measured, ...]:
-    """All rows; none before the first was measured."""
+    """Read all rows; none before the first was measured."""
     return _load(TABLE.stat().st_mtime_ns) if TABLE.exists() else ()
 
 
@@ -237,9 +243,9 @@ _ROUNDS: Final = 5
 
 @cache
 def measure_machine() -> float:
-    """Processor seconds of matrix products, transforms and exponentials, the fastest of five rounds.
+    """Measure processor seconds of matrix products, transforms and exponentials, the fastest of five rounds.
 
-    Once per process, 15 ms in all.
+    It runs once per process, and takes 15 ms in all.
     """
     rng = np.random.default_rng(0)
     matrix, images = rng.standard_normal((_SIDE, _SIDE)), rng.standard_normal((100, 28, 28))
@@ -255,7 +261,7 @@ def _work(matrix: np.ndarray, images: np.ndarray) -> float:
 
 
 _CALIBRATION: Final = 0.0018
-"""Of the machine that the constants below were measured on, as of `measure_machine`."""
+"""Result of `measure_machine` on the machine that the constants below were measured on."""
 _DIMENSIONS: Final = 28 * 28
 _SMALL: Final = 32 * 32
 _WITH_CROPS: Final = 4
@@ -268,7 +274,7 @@ _FILES_SECONDS: Final = 3.0
 
 
 def expect_phases(spec: TrainingSpec, schema: Schema) -> dict[str, float]:
-    """By the name of a phase; those that a job leaves out are missing."""
+    """Estimate the seconds of each phase by its name; phases that a job leaves out are missing."""
     slower = measure_machine() / _CALIBRATION
     training = resources.expect_seconds(spec, schema, read_table(), measure_machine())
     drawing = _expect_drawing(spec, schema) * slower
@@ -283,7 +289,7 @@ def expect_phases(spec: TrainingSpec, schema: Schema) -> dict[str, float]:
 
 
 def _expect_fitting(method: AnyMethod, training: float) -> float:
-    """Of a pool as large as the private set: an image, or a crop of one, is labelled in the time of a record."""
+    """Estimate the labelling of a pool as large as the private set: an image, or a crop, takes the time of a record."""
     if not isinstance(method, LabelledPool):
         return 0.01 * training
     return training * (_WITH_CROPS if method.crops else 1)
@@ -294,7 +300,7 @@ def _expect_drawing(spec: TrainingSpec, schema: Schema) -> float:
 
 
 def _expect_evaluation(spec: TrainingSpec, schema: Schema) -> float:
-    """Of the training of classifiers on synthetic images, on those of simpler releases and on real ones."""
+    """Estimate the training of classifiers on synthetic images, on those of simpler releases and on real ones."""
     if spec.method.result != "generator":
         return _FILES_SECONDS
     settings = spec.evaluation.bounded_for(schema)

@@ -1,4 +1,4 @@
-"""What presets are called where somebody plans, and jobs until their owner names them. All of it is public."""
+"""Titles of presets in plans, and default names of jobs. All of it is public."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.spec import TrainingSpec
 
 PRESET_TITLES: Final[dict[str, str]] = {
-    "auto": "Made to look at",
+    "auto": "Best-looking",
     "fast": "Fast",
-    "diffusion": "Texture",
-    "large": "Texture by a larger network",
+    "diffusion": "More texture",
+    "large": "More texture, by a larger network",
     "balanced": "Balanced",
     "paper": "DataLens as published",
     "paper_fashion_mnist": "DataLens as published for Fashion-MNIST",
@@ -30,14 +30,14 @@ PRESET_TITLES: Final[dict[str, str]] = {
     "pate_gan": "PATE-GAN",
     "pate_gan_paper": "PATE-GAN as published",
 }
-"""By the key of `PRESETS`."""
+"""Titles by the key of `PRESETS`."""
 
-TEACHING_TITLE: Final = "Made to teach"
-"""Of the preset `auto` with the purpose `teach`."""
+TEACHING_TITLE: Final = "Best for training"
+"""Title of the preset `auto` with the purpose `teach`."""
 
 
 def default_name(asked: RequestedSpec | TrainingSpec) -> str:
-    """The name of a job that was given none, for example `Made to look at, ε 1`."""
+    """Return the name of a job that was given none, for example `Best-looking, ε 1`."""
     return f"{_title(asked)}, ε {asked.epsilon}"
 
 
@@ -50,15 +50,15 @@ def _title(asked: RequestedSpec | TrainingSpec) -> str:
 
 
 TEACH: Final = "teach"
-"""Choice of the preset `auto` with the purpose of that name."""
+"""The choice of the preset `auto` with the purpose of that name."""
 POOL: Final = "pool"
-"""The same where public images of a similar kind are named."""
+"""The same choice where public images of a similar kind are named."""
 OFFERED: Final = ("auto", "fast", "diffusion", TEACH, "balanced", "classifier", "paper")
 TITLES: Final = {**PRESET_TITLES, TEACH: TEACHING_TITLE, POOL: "With public images of a similar kind"}
 
 
 def choose(name: str, schema: Schema, epsilon: float) -> AnyMethod:
-    """The method of a choice."""
+    """Return the method of a choice."""
     if name in (TEACH, POOL):
         return preset("auto", schema, epsilon, "teach", pool=name == POOL)
     return preset(name, schema, epsilon)

@@ -59,25 +59,25 @@ from datalens_service.planning.published import COMMANDS, build_published
 from datalens_service.privacy.accounting import default_delta, mu_for_epsilon
 
 Purpose = Literal["look", "teach"]
-"""What images of `auto` are for: to look like the private ones, or to teach classifiers and look worse."""
+"""The purpose of images of `auto`: to look like the private ones, or to teach classifiers and look worse."""
 
 DEFAULT_PRESET: Final = "auto"
-"""What somebody gets who names neither a method nor a preset: by REST, command line and page alike."""
+"""The preset of a request that names neither a method nor a preset: by REST, command line and page alike."""
 
-# Of 8×8, 1,438 digits at ε = 1 then teach 88.9 for 86.4, 2,000 clothes 66.2 for 64.8; at ε = 5 nothing is gained.
+# At 8×8, 1,438 digits at ε = 1 then teach 88.9 for 86.4, 2,000 clothes 66.2 for 64.8; at ε = 5 nothing is gained.
 _TINY, _EVIDENCE_OF_TINY = 64, 100
 _FREQUENCIES_OF_TINY, _MEANS_OF_TINY = 5 / 8, 0.7
 
 # μ times the records of a class: 2,000 images at ε = 1 have 54, with which soft labels help on MNIST and change little
 # on Fashion-MNIST; 500 have 13, with which they cost on both (docs/findings.md).
 _EVIDENCE_FOR_SOFT_LABELS: Final = 50
-# Of a class: with 200 of MNIST or Fashion-MNIST at ε = 10 guided images taught less than labelled moments.
+# Records of a class: with 200 of MNIST or Fashion-MNIST at ε = 10 guided images taught less than labelled moments.
 _RECORDS_OF_GUIDED: Final = 1000
-# Of μ², for the gradients of a classifier where pooled moments are its start.
+# Share of μ² for the gradients of a classifier where pooled moments are its start.
 _SHARE_OF_FEW: Final = 0.7
 
 RECORDS_PER_TEACHER: Final = 15
-"""Size of a shard with the authors: 60,000 records for 4,000 teachers."""
+"""Records of a shard in the authors' setting: 60,000 for 4,000 teachers."""
 
 _MOST_TEACHERS: Final = 4000
 _LARGEST_STEP: Final = 1024
@@ -91,7 +91,7 @@ _FEWEST_COMPONENTS, _MOST_COMPONENTS = 4, 10
 # μ times the records of a class from which a covariance for each class is better than one for all: with 10,000 images
 # MNIST has 268 at ε = 1, where it is not, and 2,000 at ε = 10, where it is.
 _EVIDENCE_FOR_COVARIANCES: Final = 1000
-# Of the images on which outlines and relabelled samples were seen to be better than pooled moments.
+# Pixels of the images on which outlines and relabelled samples were seen to be better than pooled moments.
 _LARGEST_OUTLINED: Final = 32 * 32
 
 # n·μ from which a classifier learns more than samples tell: MNIST has 3,700 at ε = 0.2, where it does.
@@ -134,12 +134,12 @@ _LARGE_IN_COLOUR: Final[dict[str, Any]] = {"width": 32, "blocks": 3, "steps": 60
 
 
 def preset(name: str, schema: Schema, epsilon: float, purpose: Purpose = "look", *, pool: bool = False) -> AnyMethod:
-    """Parameters of a method for a data set.
+    """Return parameters of a method for a data set.
 
     Args:
         name: Key of `PRESETS`.
-        purpose: What images of `auto` are for.
-        pool: Whether public images of the same size are at hand.
+        purpose: Purpose of the images of `auto`.
+        pool: True if public images of the same size are at hand.
 
     Raises:
         InvalidSpec: There is no such preset or purpose, or the preset has only one.
@@ -160,7 +160,7 @@ def preset(name: str, schema: Schema, epsilon: float, purpose: Purpose = "look",
 
 
 def plan_named(method: AnyMethod, schema: Schema, epsilon: float) -> AnyMethod:
-    """A method that was named; where nothing but names was said, with what its preset plans."""
+    """Return a named method; if nothing but its name was given, with the parameters that its preset plans."""
     if isinstance(method, LabelledPool):
         return method.model_copy(update={"classifier": _plan_labeller(method, schema, epsilon)})
     planned = _PLANNED.get(type(method))
@@ -181,7 +181,7 @@ def _says_only_names(method: AnyMethod) -> bool:
 
 
 def count_teachers(schema: Schema, *, multiple_of: int = 1) -> int:
-    """Teachers with shards of about 15 records: never more than the authors had.
+    """Count teachers with shards of about 15 records: never more than the authors had.
 
     Args:
         schema: Its `num_units` is public.
@@ -192,7 +192,7 @@ def count_teachers(schema: Schema, *, multiple_of: int = 1) -> int:
 
 
 def count_components(schema: Schema, epsilon: float) -> int:
-    """Gaussians per class that a budget pays for; 1 if a single one is better.
+    """Count the Gaussians per class that a budget pays for; 1 if a single one is better.
 
     The noise on a component's mean grows with 1/(μ · its records), so μ times its records decides.
 
@@ -204,7 +204,7 @@ def count_components(schema: Schema, epsilon: float) -> int:
 
 
 def _evidence(schema: Schema, epsilon: float) -> float:
-    """n·μ: the noise on an average over all records falls with it."""
+    """Return n·μ: the noise on an average over all records falls with it."""
     return schema.num_units * mu_for_epsilon(epsilon, default_delta(schema.num_units)) / schema.records_per_unit
 
 
@@ -225,12 +225,12 @@ def _is_small_and_grey(schema: Schema) -> bool:
 
 
 def build_moments(schema: Schema) -> Moments:
-    """One Gaussian per class: around a middle brightness for colour images, which are photographs as a rule."""
+    """Plan one Gaussian per class: around a middle brightness for colour images, which are photographs as a rule."""
     return Moments(center=_MIDDLE_BRIGHTNESS) if schema.channels > 1 else Moments()
 
 
 def build_baseline(schema: Schema) -> Moments:
-    """Moments that images are compared with; of large images 1,024 frequencies, which take a tenth of the time."""
+    """Plan the moments that images are compared with; large images get 1,024 frequencies, for a tenth of the time."""
     method = build_moments(schema)
     if schema.dimensions <= _LARGEST_OUTLINED:
         return method
@@ -240,7 +240,7 @@ def build_baseline(schema: Schema) -> Moments:
 def _auto(
     schema: Schema, epsilon: float
 ) -> RejectionOrDiffusion | Rejection | Guided | PooledMoments | Moments | Mixture:
-    """Images to look at."""
+    """Choose a method for images to look at."""
     if not _pays_for_a_labeller(schema, epsilon) or not _is_small_and_grey(schema):
         return _fast(schema, epsilon)
     method = _outlines_or_pixels(schema, epsilon)
@@ -259,25 +259,25 @@ def _pays_for_a_denoiser(schema: Schema, epsilon: float) -> bool:
 
 
 def explain_auto(schema: Schema, epsilon: float) -> str:
-    """Why `auto` makes what it makes of images to look at, in a sentence."""
+    """Say in a sentence why `auto` chooses its method."""
     if not _is_small_and_grey(schema):
         kind = "in colour" if schema.channels > 1 else f"of more than {_LARGEST_OUTLINED:,} pixels"
-        return f"Images {kind} get pooled moments: they release fewer numbers than others, so noise hides less."
+        return f"Images {kind} get the method pooled moments: it releases the fewest numbers, so noise hides least."
     if schema.num_classes == 1:
-        return "With one class there are no labels to learn, so samples are drawn from moments."
-    evidence = f"n · μ = {_evidence(schema, epsilon):,.0f}"
+        return "With one class there are no labels to learn, so images are drawn from noisy averages."
+    many = f"{schema.num_units:,} {schema.unit}s"
     if not _pays_for_a_labeller(schema, epsilon):
         return (
-            f"With {schema.num_units:,} {schema.unit}s at this ε, the budget does more for images than for a private "
-            f"classifier that labels them ({evidence}, below {_EVIDENCE_FOR_A_LABELLER:,})."
+            f"{many} are too few at this ε for a private classifier that labels the synthetic images, so the whole "
+            "budget goes into the images."
         )
     if not _pays_for_a_denoiser(schema, epsilon):
-        return f"{evidence} pays for outlines and a private classifier that labels them, and not for texture."
-    return f"{evidence} pays for outlines, for a private classifier that labels them, and for texture of objects."
+        return f"{many} are enough at this ε for outlines and a private classifier that labels them, not for texture."
+    return f"{many} are enough at this ε for outlines, a private classifier that labels them, and texture of objects."
 
 
 def _outlines_or_pixels(schema: Schema, epsilon: float) -> Rejection | Guided | Moments | Mixture:
-    """Outlines where images are grey, pixels that vary as those of records where not."""
+    """Choose outlines for grey images, else pixels that vary as those of records."""
     if not _pays_for_a_labeller(schema, epsilon):
         return _per_class(schema, epsilon)
     if schema.channels == 1 and fits_scattering(schema):
@@ -286,7 +286,7 @@ def _outlines_or_pixels(schema: Schema, epsilon: float) -> Rejection | Guided | 
 
 
 def _teaching(schema: Schema, epsilon: float) -> Guided | LabelledMoments | PooledMoments | Moments | Mixture:
-    """Images to learn from, wider than the private ones."""
+    """Choose a method for images to learn from, wider than the private ones."""
     method = _fast(schema, epsilon)
     few = isinstance(method, PooledMoments) and schema.num_units < _RECORDS_OF_GUIDED * schema.num_classes
     if _pays_for_a_labeller(schema, epsilon) and _is_small_and_grey(schema) and not few:
@@ -295,9 +295,9 @@ def _teaching(schema: Schema, epsilon: float) -> Guided | LabelledMoments | Pool
 
 
 def _teaching_moments(method: PooledMoments, schema: Schema, epsilon: float) -> LabelledMoments | PooledMoments:
-    """With the texture of all frequencies, and labels of a classifier where images are grey and wavelets fit them.
+    """Add the texture of all frequencies, and labels of a classifier where images are grey and wavelets fit them.
 
-    Of few tiny images not all frequencies are worth their noise.
+    For few tiny images not all frequencies are worth their noise.
     """
     tiny, records = schema.height * schema.width <= _TINY, _evidence(schema, epsilon) / schema.num_classes
     labelled = schema.num_classes > 1 and _is_small_and_grey(schema) and fits_scattering(schema)
@@ -356,13 +356,15 @@ def _classifier(schema: Schema, epsilon: float) -> Scattering | DpSgd:
 
 
 def _started_classifier(schema: Schema, epsilon: float) -> Scattering | DpSgd:
-    """One that public images can start."""
+    """Choose a classifier that public images can start."""
     return _on_wavelets(schema, epsilon) if fits_scattering(schema) else DpSgd()
 
 
 def _on_features(schema: Schema, epsilon: float) -> Scattering | None:
-    """With 10,000 records of CIFAR-10 at ε = 1 features of photographs give more than wavelets with five times as many
-    at ε = 3; of digits these say more.
+    """Choose features of photographs or of wavelets; None if neither fits.
+
+    With 10,000 records of CIFAR-10 at ε = 1 features of photographs give more than wavelets with five times as many
+    at ε = 3; for digits wavelets are better.
     """
     if not _is_small_and_grey(schema) and takes_photographs(schema):
         return Scattering(encoder=ImagenetLite0())
@@ -370,7 +372,7 @@ def _on_features(schema: Schema, epsilon: float) -> Scattering | None:
 
 
 def _on_wavelets(schema: Schema, epsilon: float) -> Scattering:
-    """Samples say less of how features of photographs vary than public drawings do, which cost nothing."""
+    """Choose drawings over samples for features of photographs: they show better how these vary, and cost nothing."""
     if schema.channels == 1:
         few = _evidence(schema, epsilon) / schema.num_classes < _EVIDENCE_FOR_COVARIANCES
         return Scattering(warm_start=PooledMoments(), gradient_share=_SHARE_OF_FEW) if few else Scattering()
@@ -384,7 +386,7 @@ def _on_wavelets(schema: Schema, epsilon: float) -> Scattering:
 
 
 def _class_pure(schema: Schema) -> dict[str, Any]:
-    """Shards of one class and a batch of all classes, where there is a record for each; small images entirely.
+    """Plan shards of one class and a batch of all classes, where there is a record for each; small images entirely.
 
     A class of its own for every teacher needs at least one record for each.
     """

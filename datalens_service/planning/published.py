@@ -55,11 +55,11 @@ COMMANDS: Final[dict[str, tuple[Published, Published]]] = {
         Published(4000, top_k=500, noise_stddev=700, threshold=0.25, **_FACES),
     ),
 }
-"""By the name of the preset: for ε = 1, and for ε = 10."""
+"""Commands by the name of the preset: for ε = 1, and for ε = 10."""
 
 
 def build_published(name: str, schema: Schema, epsilon: float) -> DataLens:
-    """The command of a preset for as many teachers as there are shards, and as many pixels as an image has.
+    """Adapt the command of a preset to as many teachers as there are shards, and as many pixels as an image has.
 
     The noise shrinks with the number of teachers, so that a vote is as clear as the authors'; then the budget pays for
     fewer votes. k grows and shrinks with the pixels.
@@ -83,7 +83,7 @@ def build_published(name: str, schema: Schema, epsilon: float) -> DataLens:
 
 
 def _choose_noise(published: Published, num_teachers: int, top_k: int, units: int) -> dict[str, int]:
-    """The authors' noise for each teacher; what one step needs where the budget does not pay for a step under it."""
+    """Choose the authors' noise for each teacher, or the least for one step if theirs is too expensive."""
     stddev = round(published.noise_stddev * num_teachers / published.num_teachers)
     if stddev >= MINIMUM_NOISE_STDDEV and published.batch * cost_units(4 * top_k, stddev) <= units:
         return {"noise_stddev": stddev}

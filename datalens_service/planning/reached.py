@@ -1,4 +1,4 @@
-"""What measured jobs reached, and what is expected of planned ones."""
+"""Results of measured jobs, and expectations of planned ones."""
 
 import math
 import statistics
@@ -39,27 +39,26 @@ class Measured(BaseModel):
 
     @property
     def is_of_images(self) -> bool:
-        """Whether images were released, and not a classifier."""
+        """Tell whether images were released, and not a classifier."""
         return self.synthetic_images > 0
 
     @property
     def job(self) -> tuple[str, str, int, float]:
-        """What was run."""
         return self.dataset, self.preset, self.units, self.epsilon
 
     def seconds_on(self, calibration_seconds: float | None) -> float:
-        """Training on a machine with that calibration; None: on the one that measured this row, as busy as it was."""
+        """Return the seconds of training on a machine with that calibration; None: on the one that measured it."""
         slower = calibration_seconds / self.calibration_seconds if calibration_seconds else 1.0
         return self.training_seconds * slower
 
     @property
     def mean(self) -> float:
-        """Accuracy in percent."""
+        """Return the mean accuracy in percent."""
         return statistics.mean(self.accuracies)
 
     @property
     def spread(self) -> float:
-        """Of the accuracy over seeds, in percentage points."""
+        """Return the spread of the accuracy over seeds, in percentage points."""
         measured = len(self.accuracies) > 1
         return max(
             _LEAST_SPREAD, statistics.stdev(self.accuracies) if measured else _SPREAD_OF_ONE / math.sqrt(self.units)
@@ -67,12 +66,12 @@ class Measured(BaseModel):
 
 
 def tell_range(low: float, high: float) -> str:
-    """A range in whole percent, rounded outwards."""
+    """Format a range in whole percent, rounded outwards."""
     return f"{math.floor(low)} to {math.ceil(high)} %"
 
 
 class Expectation(BaseModel):
-    """What jobs like this one reached."""
+    """The results of jobs like this one."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -82,20 +81,22 @@ class Expectation(BaseModel):
     class_averages_low: float = Field(default=0.0, description="Percent, of noisy class averages; always a guess.")
     class_averages_high: float = Field(default=100.0, description="The same, at most.")
     guessing: float = Field(default=0.0, description="Percent of right labels by guessing, over equal classes.")
-    looks: Looks | None = Field(default=None, description="Of images, if the method is known.")
-    verdict: str = Field(default="", description="What the job is good for, and what would change that.")
+    looks: Looks | None = Field(default=None, description="Looks of the images, if the method is known.")
+    verdict: str = Field(default="", description="What to expect of the job, and what would improve it.")
     training_seconds: float = Field(
         description="Processor seconds of training on one core of the machine that plans; "
         "drawing and measuring the images come on top."
     )
-    memory_bytes: int = Field(default=0, description="Of the job's process at its peak, about.")
-    disk_bytes: int = Field(default=0, description="Of a file of teachers that do not fit into memory, about.")
+    memory_bytes: int = Field(default=0, description="Approximate peak memory of the job's process.")
+    disk_bytes: int = Field(
+        default=0, description="Approximate size of a file of teachers that do not fit into memory."
+    )
     basis: str = Field(description="What was measured, in a sentence.")
     warning: str = Field(description="What to change where such jobs are of little use; else empty.")
 
     @property
     def middle(self) -> float:
-        """Of the range, in percent."""
+        """Return the middle of the range, in percent."""
         return (self.accuracy_low + self.accuracy_high) / 2
 
 
@@ -109,20 +110,20 @@ class Alternative(BaseModel):
     )
     title: str
     method: str
-    default: bool = Field(description="Whether it is what somebody gets who names nothing.")
+    default: bool = Field(description="Whether it is the default.")
     needs_public_images: bool
     accuracy_low: float = Field(
         description="Percent of right labels, of the classifier or of one that learned from the images."
     )
     accuracy_high: float
     measured: bool = Field(description="False for a guess.")
-    looks: Looks | None = Field(description="Of images; null of a classifier.")
+    looks: Looks | None = Field(description="Looks of the images; null for a classifier.")
     training_seconds: float
     memory_bytes: int
 
 
 class Comparison(BaseModel):
-    """Methods side by side. Class averages and guessing are the same for all of them, and stand in the expectation."""
+    """Methods side by side; class averages and guessing are the same for all, and part of the expectation."""
 
     methods: list[Alternative]
-    reason: str = Field(description="Why the default is the default, in a sentence.")
+    reason: str = Field(description="A sentence that says why this is the default.")

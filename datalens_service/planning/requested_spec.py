@@ -1,4 +1,4 @@
-"""What a client may ask for without naming a method: a preset, or nothing at all."""
+"""A request that may leave the method open: a preset, or nothing at all."""
 
 from typing import Annotated, Any, Self
 
@@ -34,9 +34,11 @@ PresetName = Annotated[str, AfterValidator(_check_preset), Field(json_schema_ext
 
 
 class RequestedSpec(Frozen):
-    """A training job as it is asked for. With neither method nor preset it is the preset auto."""
+    """A training job as it is requested. With neither method nor preset it is the preset auto."""
 
-    method: NamedMethod | None = Field(default=None, description="With its parameters; left out, `preset` chooses.")
+    method: NamedMethod | None = Field(
+        default=None, description="The method with its parameters; left out, `preset` chooses it."
+    )
     preset: PresetName | None = Field(
         default=None,
         description="Chooses a method and its parameters from the public schema and ε; the plan and the job say which. "
@@ -44,8 +46,8 @@ class RequestedSpec(Frozen):
     )
     purpose: Purpose | None = Field(
         default=None,
-        description="Of the preset `auto`: images to `look` at, or images that `teach` classifiers and look rougher. "
-        "Left out, `look`.",
+        description="Purpose of the preset `auto`: images to `look` at, or images that `teach` classifiers and look "
+        "rougher. Left out, `look`.",
     )
     epsilon: Epsilon
     delta: Delta = None
@@ -61,12 +63,12 @@ class RequestedSpec(Frozen):
             return self
         if self.preset is not None or self.purpose is not None:
             raise ValueError("Name a method or a preset, not both: a preset names its method.")
-        # What does not go with a method is refused with its place in the request.
+        # A member that does not go with the method is refused with its place in the request.
         TrainingSpec.model_validate(self._stated(self.method.model_dump()))
         return self
 
     def resolve(self, schema: Schema) -> TrainingSpec:
-        """The request with its method, which a preset chooses from public values, and all parameters.
+        """Resolve the request to its method, which a preset chooses from public values, and all parameters.
 
         Raises:
             InvalidSpec: The preset has no such purpose, or something does not go with the method it chooses.

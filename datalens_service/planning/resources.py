@@ -16,7 +16,7 @@ from datalens_service.spec import TrainingSpec
 
 _FASTEST_SECONDS: Final = 1.0
 _SECONDS_OF_OTHERS: Final = 600.0
-"""Of 60,000 images of 28×28 pixels by a method that the table has not: hardly a row of docs/utility.md took longer."""
+"""Seconds for 60,000 images of 28×28 pixels by a method without rows: hardly a row of docs/utility.md took longer."""
 _UNITS_OF_OTHERS: Final = 60_000
 _DIMENSIONS_OF_OTHERS: Final = 28 * 28
 
@@ -25,21 +25,27 @@ _FEWER: Final = 0.75
 
 _PROGRAM: Final = 0.9 * 2**30
 _SECONDS_OF_CONV: Final = 3.5e-10
-"""Of a weight and an image that a teacher learns from; of an image that it votes on about as much. Read off
-`python -m benchmarks.authors`, whose teachers lie in memory."""
+"""Seconds for a weight and an image that a teacher learns from; an image that it votes on takes about as much. Read off
+`python -m benchmarks.authors`, whose teachers lie in memory.
+"""
 _SLOWER_ON_A_DISK: Final = 6
-"""`python -m benchmarks.engine` with 4,000 conv teachers."""
+"""Measured by `python -m benchmarks.engine` with 4,000 conv teachers."""
 _CALIBRATION_OF_CONV: Final = 0.0018
 
 
 def has_conv(method: Method) -> TypeGuard[TeacherSettings]:
-    """Whether the authors' networks vote."""
+    """Tell whether the authors' networks vote."""
     return isinstance(method, TeacherSettings) and method.teacher.name == "conv"
 
 
 def expect_seconds(spec: TrainingSpec, schema: Schema, rows: Sequence[Measured], calibration: float | None) -> float:
-    """Of training on one core: as the nearest rows of the method, by units and pixels; without `calibration` as fast as
-    theirs. The authors' teachers are no row: their work is counted."""
+    """Estimate seconds of training on one core, from the nearest rows of the method by units and pixels.
+
+    The authors' teachers have no row: their work is counted.
+
+    Args:
+        calibration: Speed of the machine; None takes that of the rows.
+    """
     if has_conv(spec.method):
         slower = calibration / _CALIBRATION_OF_CONV if calibration else 1.0
         return max(_FASTEST_SECONDS, slower * _expect_conv_seconds(spec.method, schema, spec.limit_units(schema)))
@@ -58,17 +64,17 @@ def expect_seconds(spec: TrainingSpec, schema: Schema, rows: Sequence[Measured],
 
 
 def expect_memory(method: RegisteredMethod, schema: Schema) -> int:
-    """Bytes of a job's process at its peak, on a processor."""
+    """Estimate the bytes of a job's process at its peak, on a processor."""
     return round(_PROGRAM + method.working_bytes(schema))
 
 
 def expect_disk(method: Method, schema: Schema) -> int:
-    """Bytes of a job's file of teachers that do not fit into memory."""
+    """Return the bytes of a job's file of teachers that do not fit into memory."""
     return method.disk_bytes(schema) if isinstance(method, TeacherSettings) else 0
 
 
 def _expect_conv_seconds(method: TeacherSettings, schema: Schema, units: int) -> float:
-    """Training before each vote, and votes."""
+    """Estimate training before each vote, and votes."""
     votes = method.plan(schema, units).steps
     teacher = method.teacher
     lessons = teacher.steps_before_vote(first=True) + (votes - 1) * teacher.steps_before_vote(first=False)

@@ -40,14 +40,14 @@ _BISECTIONS = 200
 
 
 class NeighboringRelation(StrEnum):
-    """Which two data sets the guarantee makes hard to tell apart; n is public in both."""
+    """The pairs of data sets that the guarantee makes hard to tell apart; n is public in both."""
 
     ZERO_OUT = "zero_out"
     REPLACE_ONE = "replace_one"
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
-    """Smallest δ for which a μ-GDP mechanism is (ε, δ)-DP, rounded up (Balle & Wang 2018, Theorem 8).
+    """Return the smallest δ for which a μ-GDP mechanism is (ε, δ)-DP, rounded up (Balle & Wang 2018, Theorem 8).
 
     Args:
         mu: Privacy parameter of the Gaussian trade-off curve, at least 0.
@@ -59,11 +59,12 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     log_second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
     # A difference of equals can come out positive by rounding; δ is then too small to represent.
     gap = min(0.0, log_second - log_first)
+    # Rounded up: a relative margin for the functions, an absolute one for the cancellation in their difference.
     return min(1.0, math.exp(log_first) * (-math.expm1(gap)) * (1 + _SLACK) + math.exp(log_first) * 1e-14)
 
 
 def epsilon_for_mu(mu: float, delta: float) -> float:
-    """Smallest ε for which a μ-GDP mechanism is (ε, δ)-DP, rounded up; 0 when δ alone covers the mechanism.
+    """Return the smallest ε for which a μ-GDP mechanism is (ε, δ)-DP, rounded up; 0 when δ alone covers the mechanism.
 
     Args:
         mu: At least 0.
@@ -80,11 +81,12 @@ def epsilon_for_mu(mu: float, delta: float) -> float:
         if middle in (low, high):
             break
         low, high = (middle, high) if gaussian_delta(mu, middle) > delta else (low, middle)
+    # The end at which δ was found small enough: however early the bisection stops, ε is not understated.
     return high
 
 
 def mu_for_epsilon(epsilon: float, delta: float) -> float:
-    """Largest μ that is still (ε, δ)-DP, rounded down.
+    """Return the largest μ that is still (ε, δ)-DP, rounded down.
 
     Args:
         epsilon: Above 0, finite.
@@ -105,38 +107,41 @@ def mu_for_epsilon(epsilon: float, delta: float) -> float:
         if middle in (low, high):
             break
         low, high = (middle, high) if gaussian_delta(middle, epsilon) <= delta else (low, middle)
+    # The end at which δ was found small enough: a budget never holds more than it says.
     return low
 
 
 def cost_units(sensitivity_squared: int | Fraction, noise_stddev: int, queries: int = 1) -> int:
-    """Ledger units of `queries` discrete Gaussian releases, rounded up per query.
+    """Return the ledger units of `queries` discrete Gaussian releases, rounded up per query.
 
     Args:
         sensitivity_squared: Squared L2 sensitivity Δ² of one query, exact.
         noise_stddev: σ of the discrete Gaussian, an integer of at least 100.
-        queries: How many such queries one privacy unit can influence.
+        queries: Number of such queries that one privacy unit can influence.
 
     Raises:
         InvalidSpec: σ is below 100, where lattice and closed form part ways.
     """
     if noise_stddev < MINIMUM_NOISE_STDDEV:
         raise InvalidSpec(f"The noise must have an integer σ of at least {MINIMUM_NOISE_STDDEV}.")
+    # Discrete noise is a post-processing of continuous noise of this smaller variance, which is what costs.
     mu_squared = Fraction(sensitivity_squared) / (noise_stddev**2 - SMOOTHING_VARIANCE)
     return queries * math.ceil(mu_squared * UNITS_PER_MU_SQUARED)
 
 
 def limit_units(epsilon: float, delta: float) -> int:
-    """Ledger units that the budget (ε, δ) holds, rounded down."""
+    """Return the ledger units that the budget (ε, δ) holds, rounded down."""
+    # In fractions, since the square of a float may round up across a unit.
     return math.floor(Fraction(mu_for_epsilon(epsilon, delta)) ** 2 * UNITS_PER_MU_SQUARED)
 
 
 def mu_of_units(units: int) -> float:
-    """μ that `units` stand for, rounded up."""
+    """Convert ledger units to μ, rounded up."""
     return math.nextafter(math.sqrt(Fraction(units, UNITS_PER_MU_SQUARED)), math.inf) if units else 0.0
 
 
 def epsilon_of_units(units: int, delta: float) -> float:
-    """ε at δ of everything charged so far, rounded up."""
+    """Convert ledger units to ε at δ, rounded up."""
     return epsilon_for_mu(mu_of_units(units), delta)
 
 
@@ -148,27 +153,27 @@ def round_up(value: float, digits: int = EPSILON_DIGITS) -> PrivacyParameter:
 
 
 def round_down(value: float, digits: int = EPSILON_DIGITS) -> PrivacyParameter:
-    """Round towards −∞, once; as `round_up`."""
+    """Round towards −∞, once, with floats read as in `round_up`."""
     return _from_steps(math.floor(_written(value) * 10**digits), digits)
 
 
 def round_down_significant(value: float) -> PrivacyParameter:
-    """Three significant digits, rounded down: a δ that can be shown as it was used."""
+    """Round down to three significant digits, so that δ can be shown exactly as it was used."""
     with localcontext(prec=3, rounding=ROUND_FLOOR):
         return PrivacyParameter(+Decimal(repr(float(value))))
 
 
 def _written(value: float) -> Fraction:
+    # Its decimal, not its binary value: the double 0.1 is a little above 0.1, and would be rounded up.
     return Fraction(repr(float(value)))
 
 
 def _from_steps(steps: int, digits: int) -> PrivacyParameter:
-    """The float nearest to a decimal."""
     return PrivacyParameter(Fraction(steps, 10**digits))
 
 
 def default_delta(num_units: int) -> PrivacyParameter:
-    """δ when the owner names none: min(1e-5, n^-1.1), rounded down to three digits."""
+    """Return the δ used when the owner names none: min(1e-5, n^-1.1), rounded down to three digits."""
     return round_down_significant(min(DEFAULT_DELTA_CEILING, math.pow(num_units, -1.1)))
 
 
@@ -176,7 +181,7 @@ def check_delta(delta: float, num_units: int) -> None:
     """Refuse a δ at or above 1/n.
 
     Raises:
-        InvalidDelta: With the largest admissible value in the sentence.
+        InvalidDelta: δ is too large; the message names the largest admissible value.
     """
     if not 0 < delta < 1 / num_units:
         raise InvalidDelta(
@@ -186,15 +191,15 @@ def check_delta(delta: float, num_units: int) -> None:
 
 
 def smallest_noise_stddev(sensitivity_squared: int | Fraction, queries: int, units: int) -> int:
-    """Smallest integer σ ≥ 100 with which `queries` releases fit into `units`.
+    """Return the smallest integer σ ≥ 100 with which `queries` releases fit into `units`.
 
     Args:
         sensitivity_squared: Squared L2 sensitivity of one query.
-        queries: How many queries one privacy unit influences.
+        queries: Number of queries that one privacy unit influences.
         units: Ledger units to spend.
 
     Raises:
-        InfeasiblePlan: Less than one unit per query.
+        InfeasiblePlan: There is less than one unit per query.
     """
     each = units // queries
     if each < 1:
@@ -207,11 +212,11 @@ def smallest_noise_stddev(sensitivity_squared: int | Fraction, queries: int, uni
 
 
 class Charge(NamedTuple):
-    """What is booked for a release, or for a block of them.
+    """The charge for a release, or for a block of them.
 
     Attributes:
-        units: 1e-15 of μ².
-        slack: 1e-18 of δ, beside what the units stand for (docs/mechanisms/poisson_sampling.md); 0 for Gaussian
+        units: In 1e-15 of μ².
+        slack: In 1e-18 of δ, beside what the units stand for (docs/mechanisms/poisson_sampling.md); 0 for Gaussian
             releases.
     """
 
@@ -220,11 +225,11 @@ class Charge(NamedTuple):
 
 
 def delta_beside(slack: int, delta: float) -> float:
-    """δ − slack, rounded down: at which the units of an account are converted to ε.
+    """Return δ − slack, rounded down, at which the units of an account are converted to ε.
 
     Args:
         slack: In 1e-18 of δ, at least 0.
-        delta: Of the account.
+        delta: The δ of the account.
 
     Returns:
         0 or less where the slack leaves nothing.
@@ -235,28 +240,29 @@ def delta_beside(slack: int, delta: float) -> float:
 
 
 def epsilon_of_charge(charge: Charge, delta: float) -> float:
-    """ε at δ of everything charged so far, slack included, rounded up; infinite where the slack leaves no δ."""
+    """Convert a charge to ε at δ, slack included, rounded up; infinite where the slack leaves no δ."""
     beside = delta_beside(charge.slack, delta)
     return epsilon_of_units(charge.units, beside) if beside > 0 else math.inf
 
 
 def stated_epsilon(charge: Charge, delta: float) -> PrivacyParameter:
-    """The ε at δ that is stated of a charge, everywhere: the least of four digits whose budget holds it.
+    """Return the ε at δ that is stated of a charge, everywhere: the least of four digits whose budget holds it.
 
-    A budget holds a charge if the ledger would let it pass, so what was charged within ε = 3.3 is never stated above.
-    It is infinite where the slack leaves no δ.
+    A budget holds a charge if the ledger would accept it, so a charge within ε = 3.3 is never stated as more.
+    The result is infinite where the slack leaves no δ.
     """
     stated = round_up(epsilon_of_charge(charge, delta))
     below = _from_steps(round(stated * 10**EPSILON_DIGITS) - 1, EPSILON_DIGITS) if math.isfinite(stated) else stated
-    # What fills a budget to its last unit can come out a little above it, by the rounding of floats.
+    # A charge that fills a budget to its last unit can come out a little above it, by the rounding of floats.
     fits = 0 < below < stated and limit_units(below, delta_beside(charge.slack, delta)) >= charge.units
     return below if fits else stated
 
 
 def remaining_epsilon(units: int, delta: float) -> PrivacyParameter:
-    """The largest ε of four digits whose budget at δ fits into the units that remain; 0 if none does."""
+    """Return the largest ε of four digits whose budget at δ fits into the units that remain; 0 if none does."""
     if units <= 0:
         return PrivacyParameter(0.0)
+    # An estimate and one step more, then down to the first ε that the integers of the ledger confirm.
     steps = math.floor(_written(epsilon_of_units(units, delta)) * 10**EPSILON_DIGITS) + 1
     while steps > 0 and limit_units(_from_steps(steps, EPSILON_DIGITS), delta) > units:
         steps -= 1
@@ -264,28 +270,31 @@ def remaining_epsilon(units: int, delta: float) -> PrivacyParameter:
 
 
 def stated_mu(units: int) -> PrivacyParameter:
-    """The least μ of six digits whose square is at least `units`."""
+    """Return the least μ of six digits whose square is at least `units`."""
     steps_squared = Fraction(units * 10 ** (2 * _MU_DIGITS), UNITS_PER_MU_SQUARED)
+    # ⌈√x⌉ in whole numbers is ⌊√(x − 1)⌋ + 1, without a float.
     whole = math.ceil(steps_squared)
     return _from_steps(math.isqrt(whole - 1) + 1 if whole else 0, _MU_DIGITS)
 
 
 def compute_slack(delta: float, share: float) -> int:
-    """A share of δ in units of slack, rounded down."""
+    """Convert a share of δ to units of slack, rounded down."""
     return math.floor(Fraction(delta) * Fraction(share) * SLACK_UNITS_PER_DELTA)
 
 
 def units_held_for_slack(slack: int, epsilon: float, delta: float) -> int:
-    """Ledger units by which a slack lowers what the budget (ε, δ) holds, rounded up.
+    """Return the ledger units by which a slack lowers what the budget (ε, δ) holds, rounded up.
 
     Raises:
         BudgetExceeded: The slack is more than half of δ.
     """
     if slack == 0:
         return 0
+    # As the slack nears δ, ε grows beyond all bounds: at half of δ the account refuses.
     if 2 * Fraction(slack, SLACK_UNITS_PER_DELTA) > Fraction(delta):
         raise BudgetExceeded(
             "Sampled runs of this account would take more than half of its δ: train without sampling, or with a "
             "smaller slack."
         )
+    # A slack is never free, not even where both limits round to the same unit.
     return max(1, limit_units(epsilon, delta) - limit_units(epsilon, delta_beside(slack, delta)))

@@ -14,13 +14,13 @@ from datalens_service.privacy.partitioned_passes import Block
 class MemoryAccount:
     """Account of one run without a database.
 
-    The filter refuses a charge that would pass the limit, before anything is drawn. Nothing survives the
+    The filter refuses a charge that would exceed the limit, before anything is drawn. Nothing survives the
     process: a service uses `store.ledger.account.JobAccount`.
 
     Args:
         limit_units: Ledger units that may be charged.
-        budget: The ε and δ that they stand for. Without it a sampled run has the account for itself: what its slack
-            takes from other releases cannot be told.
+        budget: The ε and δ that the limit stands for. Without them a sampled run must have the account for itself,
+            since the cost of its slack to other releases is unknown.
     """
 
     def __init__(self, limit_units: int, budget: tuple[float, float] | None = None) -> None:
@@ -35,25 +35,23 @@ class MemoryAccount:
 
     @property
     def charged_units(self) -> int:
-        """Units charged so far."""
         return sum(units for _, _, units in self.charges)
 
     def replay(self, step: int) -> NDArray[np.int64] | None:
-        """The noisy sum stored under `step`, or None."""
         return self._stored.get(step)
 
     def charge(self, step: int, label: str, units: int, slack: int = 0) -> None:
-        """Book `units`, and slack beside them."""
         self._check(units, self.slack + slack)
         self.slack += slack
         self.charges.append((step, label, units))
 
     def charge_draw(self, step: int, label: str, block: Block) -> int:
-        """Book a draw of a block, all units and the slack with the first; how many draws were booked before.
+        """Book a draw of a block, and return the number of draws booked before.
 
         Raises:
             StateConflict: Another block was charged under the same label.
         """
+        # All charges under the label of a block are its draws.
         drawn = sum(booked == label for _, booked, _ in self.charges)
         if self._blocks.get(label, block) != block:
             raise StateConflict("Another block of sampled releases was charged to this run.")
@@ -67,6 +65,8 @@ class MemoryAccount:
         return drawn
 
     def _check(self, units: int, slack: int) -> None:
+        # Without ε and δ the cost of a slack to other releases is unknown, so a block must be the only charge:
+        # none may precede its first draw, and none but its own may follow.
         alone = self._budget is not None or not slack or len({label for _, label, _ in self.charges}) <= (units == 0)
         held = units_held_for_slack(slack, *self._budget) if self._budget is not None else 0
         if not alone or self.charged_units + units > self.limit_units - held:
@@ -86,20 +86,19 @@ class MemoryAccount:
         """Keep `state` and `iterates` in the place of the sums before `step`.
 
         Raises:
-            StateConflict: It is not behind the state before it.
+            StateConflict: `step` is not behind that of the state before.
         """
         if self._latest is not None and step <= self._latest[0]:
             raise StateConflict(f"The state before step {step} does not follow what is stored.")
         self._latest = step, state
         self._iterates += [] if iterates is None else [iterates]
+        # The state replaces the earlier sums, of which it is a function.
         self._stored = {number: noisy for number, noisy in self._stored.items() if number >= step}
 
     def latest(self) -> tuple[int, dict[str, NDArray[Any]]] | None:
-        """What `advance` was given last, or None."""
         return self._latest
 
     def iterates(self) -> list[NDArray[np.float32]]:
-        """All that `advance` was given, in order."""
         return list(self._iterates)
 
 
@@ -112,26 +111,22 @@ class UnchargedAccount:
     """
 
     def replay(self, step: int) -> None:
-        """Nothing is stored."""
         return
 
-    def charge(self, step: int, label: str, units: int, slack: int = 0) -> None:
-        """Nothing is booked."""
+    def charge(self, step: int, label: str, units: int, slack: int = 0) -> None: ...
 
     def charge_draw(self, step: int, label: str, block: Block) -> int:
-        """Nothing is booked; a run that ends with its process draws each step once."""
+        """Book nothing; a run that ends with its process draws each step once."""
         return step
 
-    def store(self, step: int, noisy: NDArray[np.int64]) -> None:
-        """Nothing is kept."""
+    def store(self, step: int, noisy: NDArray[np.int64]) -> None: ...
 
-    def advance(self, step: int, state: dict[str, NDArray[Any]], iterates: NDArray[np.float32] | None = None) -> None:
-        """Nothing is kept."""
+    def advance(
+        self, step: int, state: dict[str, NDArray[Any]], iterates: NDArray[np.float32] | None = None
+    ) -> None: ...
 
     def latest(self) -> None:
-        """Nothing is kept."""
         return
 
     def iterates(self) -> list[NDArray[np.float32]]:
-        """Nothing is kept."""
         return []

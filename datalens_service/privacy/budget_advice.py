@@ -1,8 +1,8 @@
-"""What to do where a budget does not cover a request: only what can help in its state."""
+"""Advice for a budget that does not cover a request: only what can help in its state."""
 
 
 def advise(remaining: float, reserved: float) -> str:
-    """Say what helps, as the end of a sentence.
+    """Return what helps, as the end of a sentence.
 
     Args:
         remaining: ε that a new job may ask for.

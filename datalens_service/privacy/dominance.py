@@ -1,4 +1,4 @@
-"""What a run of Poisson-sampled releases costs an account that counts μ²: dominance by a Gaussian up to a slack.
+"""The cost of a run of Poisson-sampled releases in an account that counts μ²: dominance by a Gaussian up to a slack.
 
 A sampled Gaussian is not μ-GDP for any useful μ: the tail of its privacy loss is that of the noise without sampling.
 But all of its curve except a small mass lies below a Gaussian's. A run is charged the smallest such μ² and that mass,
@@ -31,15 +31,15 @@ _LARGEST_MU: Final = 64.0
 _NEGLIGIBLE_MASS: Final = 1e-13
 _LARGEST_LOSS: Final = 128.0
 _COMPARED: Final = 9
-# Of sums of some 10^5 masses in another order.
+# Sums of some 10^5 masses in another order differ by less.
 _TOLERANCE: Final = 1e-12
 
 
 def deltas_at_multiples(distribution: Any, interval: float, count: int) -> Floats:
-    """(count,) δ(ε) at ε = 0, interval, 2·interval, …: the larger of both orders of two neighbours.
+    """Return δ(ε) at ε = 0, interval, 2·interval, … (count,), the larger of both orders of two neighbours.
 
-    dp_accounting's own way walks over all losses in Python, seconds for a single price. The sums here are the same, by
-    numpy, and are compared with it at some losses each time.
+    dp_accounting loops over all losses in Python, which takes seconds for a single price. The sums here are the same,
+    by numpy, and are compared with it at some losses each time.
 
     Args:
         distribution: A PrivacyLossDistribution of dp_accounting, with losses at multiples of `interval`.
@@ -47,7 +47,7 @@ def deltas_at_multiples(distribution: Any, interval: float, count: int) -> Float
         count: At least 1.
 
     Raises:
-        WorkerUnavailable: dp_accounting computes something else: it is another version than this one is made for.
+        WorkerUnavailable: dp_accounting computes something else; this code is made for another version of it.
     """
     epsilons = interval * np.arange(count, dtype=np.float64)
     deltas = np.maximum(*(_deltas(pmf, epsilons) for pmf in (distribution._pmf_remove, distribution._pmf_add)))
@@ -59,7 +59,7 @@ def deltas_at_multiples(distribution: Any, interval: float, count: int) -> Float
 
 
 def _deltas(pmf: Any, epsilons: Floats) -> Floats:
-    """inf + Σ over losses above ε of p·(1 − e^(ε − loss)), both sums taken from the largest loss down."""
+    """Return inf + Σ over losses above ε of p·(1 − e^(ε − loss)), both sums taken from the largest loss down."""
     dense = pmf.to_dense_pmf()
     first, masses = dense._lower_loss, dense._probs
     losses = (first + np.arange(len(masses))) * dense._discretization
@@ -88,7 +88,7 @@ class PrivacyCurve:
 def poisson_gaussian_curve(
     noise_multiplier: float, sampling_probability: float, steps: int, relation: NeighboringRelation
 ) -> PrivacyCurve:
-    """The curve of `steps` Poisson-sampled Gaussian sums, chosen adaptively.
+    """Return the curve of `steps` Poisson-sampled Gaussian sums, chosen adaptively.
 
     Args:
         noise_multiplier: σ/C of the continuous noise, for contributions of L2 norm at most C.
@@ -106,7 +106,7 @@ def poisson_gaussian_curve(
 
 
 def dominating_units(curve: PrivacyCurve, slack: Fraction) -> int:
-    """Ledger units (1e-15 of μ²) of a Gaussian that dominates `curve` up to `slack`, rounded up.
+    """Return the ledger units (1e-15 of μ²) of a Gaussian that dominates `curve` up to `slack`, rounded up.
 
     Guarantee: for μ² of that many units, H(e^x) ≤ δ_μ(x) + slack for all real x.
 
@@ -129,21 +129,21 @@ def dominating_units(curve: PrivacyCurve, slack: Fraction) -> int:
 
 
 def dominates(mu: float, curve: PrivacyCurve, slack: Fraction) -> bool:
-    """Whether H(e^x) ≤ δ_μ(x) + slack for all x ≥ 0; decided on the safe side.
+    """Decide, on the safe side, whether H(e^x) ≤ δ_μ(x) + slack for all x ≥ 0.
 
     Args:
-        curve: Checked at its knots, with an allowance for what δ_μ, convex in γ, may dip in between.
+        curve: Checked at its knots, with an allowance for δ_μ, which is convex in γ and may dip between them.
         slack: δ₀.
     """
     room = float(slack) * (1 - _CURVE_ERROR) - _NUMERICAL_ERROR - _largest_dip(mu, curve.knots)
     beyond = float(curve.deltas[-1]) <= room
-    # Where the curve lies below the slack there is nothing to cover. What is not a number counts as above.
+    # Where the curve lies below the slack there is nothing to cover. NaN counts as above.
     high = ~(curve.deltas <= room)
     return beyond and bool((curve.deltas[high] <= gaussian_deltas(mu, curve.knots[high]) + room).all())
 
 
 def gaussian_deltas(mu: float, losses: Floats) -> Floats:
-    """δ_μ(x) at every x, rounded down (Balle & Wang 2018, Theorem 8)."""
+    """Return δ_μ(x) at every x, rounded down (Balle & Wang 2018, Theorem 8)."""
     first = log_ndtr(mu / 2 - losses / mu)
     second = losses + log_ndtr(-mu / 2 - losses / mu)
     # Where both terms nearly cancel, their difference is all rounding: 0 is on the safe side.
@@ -152,9 +152,9 @@ def gaussian_deltas(mu: float, losses: Floats) -> Floats:
 
 
 def _largest_dip(mu: float, knots: Floats) -> float:
-    """How far δ_μ may lie below its chords between neighbouring knots, as functions of γ = e^x.
+    """Bound the distance of δ_μ below its chords between neighbouring knots, as functions of γ = e^x.
 
-    Docs, step 5: at most (e^Δ − 1)²/(8·μ·√(2π)) for knots that are Δ apart.
+    The proof, step 5: it is at most (e^Δ − 1)²/(8·μ·√(2π)) for knots that are Δ apart.
     """
     widest = float(np.diff(knots).max(initial=0.0))
     return math.expm1(widest) ** 2 / (8 * mu * math.sqrt(2 * math.pi))

@@ -1,7 +1,7 @@
-"""Losses of a sampled Gaussian for dp_accounting, found for a whole grid at once.
+"""Losses of a sampled Gaussian for dp_accounting, computed for a whole grid at once.
 
-dp_accounting asks for the point of each loss by itself, 10^5 calls that take seconds for one price. The formulas here
-are its own, by numpy, and are compared with it at some losses each time. It stays alone in `recomputation`.
+dp_accounting looks for the point of each loss by itself, 10^5 calls that take seconds for one price. The formulas here
+are its own, by numpy, and are compared with it at some losses each time. `recomputation` uses dp_accounting alone.
 """
 
 import math
@@ -18,17 +18,17 @@ Floats = NDArray[np.float64]
 
 _COMPARED: Final = 9
 _TOLERANCE: Final = 1e-7
-"""Of points, in σ/√q. There δ is flat: it changes by less than q times the square of that, over σ."""
+"""Tolerance of points, in σ/√q. There δ is flat: it changes by less than q times its square, over σ."""
 
 
 class GaussianLosses(GaussianPrivacyLoss):  # type: ignore[misc]
-    """Of N(0, σ²) beside its mixture with N(1, σ²), which has the weight q (Zhu & Wang 2019)."""
+    """Losses between N(0, σ²) and its mixture with N(1, σ²) of weight q (Zhu & Wang 2019)."""
 
     def get_delta_for_epsilon(self, epsilon: Any) -> Any:
-        """δ of every ε: 0 or 1 − e^ε where the weight of the mixture bounds the loss, else that of all x up to a point.
+        """Return δ of every ε: 0 or 1 − e^ε where the weight of the mixture bounds the loss, else that up to a point.
 
         Raises:
-            WorkerUnavailable: dp_accounting finds other points: another version than this is made for.
+            WorkerUnavailable: dp_accounting finds other points; this code is made for another version of it.
         """
         if np.ndim(epsilon) == 0:
             return super().get_delta_for_epsilon(epsilon)
@@ -44,7 +44,7 @@ class GaussianLosses(GaussianPrivacyLoss):  # type: ignore[misc]
         return np.clip(deltas, 0.0, 1.0)
 
     def _compare(self, epsilons: Floats, points: Floats) -> None:
-        """At places in between: next to the outermost losses both lose digits, where there is no mass."""
+        """Compare inner points with dp_accounting's; the outermost losses lose digits in both, but carry no mass."""
         tolerance = _TOLERANCE * self._standard_deviation / math.sqrt(self.sampling_prob)
         for place in np.unique(np.linspace(0, len(points) - 1, _COMPARED + 2)[1:-1].astype(int)):
             theirs = self.inverse_privacy_loss(float(epsilons[place]))
@@ -54,19 +54,19 @@ class GaussianLosses(GaussianPrivacyLoss):  # type: ignore[misc]
                 )
 
     def _points(self, epsilons: Floats) -> Floats:
-        """The largest x with at least these losses."""
+        """Return the largest x with at least these losses."""
         variance = self._standard_deviation**2
         if self.adjacency_type == AdjacencyType.REPLACE:
             return np.asarray(variance * (self._inverse_sine(epsilons) - epsilons / 2))
         sign = 1 if self.adjacency_type == AdjacencyType.REMOVE else -1
         shifted = sign * epsilons - math.log(self.sampling_prob)
-        # Of the mean that is drawn for certain; −∞ where the mixture's weight bounds the loss.
+        # Points for the mean that is drawn for certain; −∞ where the mixture's weight bounds the loss.
         with np.errstate(divide="ignore"):
             alone = shifted + np.log1p(-np.exp(np.log(1 / self.sampling_prob - 1) - shifted))
         return np.asarray(-sign * (0.5 + alone * variance))
 
     def _inverse_sine(self, epsilons: Floats) -> Floats:
-        """arsinh(−sinh(ε/2)·e^(1/2σ²)·(1 − q)/q), by logarithms that do not overflow."""
+        """Return arsinh(−sinh(ε/2)·e^(1/2σ²)·(1 − q)/q), by logarithms that do not overflow."""
         half = np.abs(epsilons) / 2
         with np.errstate(divide="ignore"):
             weight = np.log(1 / self.sampling_prob - 1) + 0.5 / self._standard_deviation**2
@@ -77,11 +77,11 @@ class GaussianLosses(GaussianPrivacyLoss):  # type: ignore[misc]
 def compose_gaussian_losses(
     noise_multiplier: float, sampling_probability: float, steps: int, interval: float, *, replaced: bool
 ) -> Any:
-    """Of all steps, with losses at multiples of an interval: every δ(ε) is at least the true one.
+    """Compose the losses of all steps, at multiples of an interval: every δ(ε) is at least the true one.
 
     Args:
         noise_multiplier: σ over the norm of a contribution.
-        replaced: Whether a unit is replaced by another one, not emptied.
+        replaced: True if a unit is replaced by another one, False if it is emptied.
 
     Returns:
         A PrivacyLossDistribution of dp_accounting.

@@ -11,16 +11,16 @@ from datalens_service.notation import decimal_text
 from datalens_service.privacy.accounting import Charge, stated_epsilon
 
 RECORD: Final = "record"
-"""What a unit is called that its owner did not name."""
+"""The name of a unit that its owner did not name."""
 _SEVERAL: Final = 5
 
 
 class PrivacyUnit(NamedTuple):
-    """What is protected as a whole.
+    """The unit that is protected as a whole.
 
     Attributes:
         name: The owner's word for one unit.
-        records: Most training images of one.
+        records: Largest number of training images of one unit.
     """
 
     name: str
@@ -28,16 +28,16 @@ class PrivacyUnit(NamedTuple):
 
     @property
     def is_image(self) -> bool:
-        """Whether every image is protected by itself."""
+        """Tell whether every image is protected by itself."""
         return self.name == RECORD and self.records == 1
 
     @property
     def word(self) -> str:
-        """One unit as readers call it."""
+        """Return the word by which readers know one unit."""
         return "image" if self.is_image else self.name
 
     def protected(self) -> str:
-        """Whom the guarantee protects."""
+        """Describe whom the guarantee protects."""
         if self.is_image:
             return "each training image by itself, with its label"
         if self.records == 1:
@@ -48,11 +48,11 @@ class PrivacyUnit(NamedTuple):
 def job_guarantee(
     unit: PrivacyUnit, epsilon: float, delta: float, charge: Charge, replace_one: float | None = None
 ) -> str:
-    """The guarantee of one job.
+    """State the guarantee of one job.
 
     Args:
-        epsilon: As it is stated of the job under zero-out, at δ.
-        charge: What ε was stated of.
+        epsilon: The stated ε of the job under zero-out, at δ.
+        charge: The charge that ε was computed from.
         replace_one: ε at the same δ where one unit is replaced; None if it is not known here.
     """
     replaced = "" if replace_one is None else f", ε = {decimal_text(replace_one)} at the same δ where it is replaced"
@@ -64,7 +64,7 @@ def job_guarantee(
 
 
 def account_guarantee(unit: PrivacyUnit, epsilon: float, delta: float, limit_units: int) -> str:
-    """The guarantee of all jobs that an account pays for, within its limit (ε, δ) of `limit_units`."""
+    """State the guarantee of all jobs that an account pays for, within its limit (ε, δ) of `limit_units`."""
     return (
         f"The guarantee protects {unit.protected()}: all jobs on these images together, now and later, spend at most "
         f"ε = {decimal_text(epsilon)} at δ = {decimal_text(delta)} where one {unit.word} is left out and its place "
@@ -73,7 +73,7 @@ def account_guarantee(unit: PrivacyUnit, epsilon: float, delta: float, limit_uni
 
 
 def card_guarantee(privacy: Mapping[str, Any]) -> str:
-    """The guarantee of the job whose card has these members under `privacy`."""
+    """State the guarantee of the job whose card has these members under `privacy`."""
     return job_guarantee(
         PrivacyUnit(privacy["unit"], privacy.get("records_per_unit", 1)),
         privacy["epsilon"],
@@ -84,7 +84,7 @@ def card_guarantee(privacy: Mapping[str, Any]) -> str:
 
 
 def report_guarantee(privacy: Mapping[str, Any]) -> str:
-    """The guarantee of the job whose report has these members under `privacy`."""
+    """State the guarantee of the job whose report has these members under `privacy`."""
     headline, replace_one = privacy["headline"], privacy["replace_one"]
     return job_guarantee(
         PrivacyUnit(privacy["unit"], privacy["records_per_unit"]),
@@ -96,7 +96,7 @@ def report_guarantee(privacy: Mapping[str, Any]) -> str:
 
 
 def _several(unit: PrivacyUnit, charge: Charge, delta: float) -> str:
-    """What ε does not say of somebody who counts several times: k images multiply μ by k, and units by k²."""
+    """Warn those who count several times: k images multiply μ by k, and units by k²."""
     if not unit.is_image:
         return f"Whoever counts as more than one {unit.word} is protected less."
     if charge.slack:

@@ -1,4 +1,4 @@
-"""Realised individual ε: what the steps of a released descent cost one privacy unit.
+"""Realised individual ε: the cost of the steps of a released descent to one privacy unit.
 
 Given all released iterates, a step is a Gaussian whose mean the unit shifts by its own clipped gradient h. Norms are
 rounded up to public levels, so that the price of a level is known before training. A realised sum is an odometer: the
@@ -38,14 +38,17 @@ _GRID_MARGIN: Final = 4
 
 
 class IndividualAccountant(Protocol):
-    """Converts how often a unit's gradient had each level."""
+    """Converts the number of steps of a unit at each level of its gradient's norm to ε."""
 
     def epsilon(self, counts: Mapping[int, int], delta: float) -> float:
-        """Realised ε of a unit from `counts`: steps at each level, from 0 to the number of levels."""
+        """Return the realised ε of a unit from `counts`: steps at each level, from 0 to the number of levels."""
 
     def epsilons(self, counts: Integers, delta: float) -> Floats:
-        """(units,) realised ε, at most a little larger, from `counts` (units, levels + 1) of steps at each level, as
-        many for each unit."""
+        """Return the realised ε of units (units,), at most a little larger.
+
+        Args:
+            counts: (units, levels + 1) steps at each level, equally many in all for each unit.
+        """
 
 
 class FullBatchAccountant:
@@ -64,15 +67,14 @@ class FullBatchAccountant:
         self._other_units = other_units
 
     def units(self, counts: Mapping[int, int]) -> int:
-        """Realised μ² in 1e-15, rounded up at every step."""
+        """Return the realised μ² in 1e-15, rounded up at every step."""
         return self._other_units + sum(count * self._units[level] for level, count in counts.items())
 
     def epsilon(self, counts: Mapping[int, int], delta: float) -> float:
-        """Rounded up."""
         return epsilon_of_units(self.units(counts), delta)
 
     def epsilons(self, counts: Integers, delta: float) -> Floats:
-        """Rounded up to the next of a thousand values that lie evenly in μ²."""
+        """Return realised ε, rounded up to the next of a thousand values evenly spaced in μ²."""
         units = self._other_units + counts @ np.array(self._units, dtype=np.int64)
         largest = self.units({len(self._units) - 1: int(counts.sum(axis=1).max(initial=0))})
         values = [-(-largest * part // _PARTS) for part in range(_PARTS + 1)]
@@ -103,17 +105,17 @@ class SampledAccountant:
         self._other_units = other_units
 
     def epsilon(self, counts: Mapping[int, int], delta: float) -> float:
-        """Rounded as dp_accounting does, at most the ε of the job."""
+        """Return realised ε, rounded as dp_accounting does, and at most the ε of the job."""
         row = np.zeros((1, self._levels + 1), dtype=np.int64)
         for level, count in counts.items():
             row[0, level] = count
         return float(self.epsilons(row, delta)[0])
 
     def epsilons(self, counts: Integers, delta: float) -> Floats:
-        """As `epsilon`.
+        """Return realised ε of units (units,).
 
         All levels are added, one after the other: which of them occur, and how a library would order a product, depends
-        on who else is there.
+        on the other units.
         """
         divergences = np.tile(self._other_divergences(), (len(counts), 1))
         by_level = _divergences_by_level(self._probability, self._noise_multiplier, self._levels)
@@ -124,7 +126,7 @@ class SampledAccountant:
         return np.array([self._converted(row, delta) for row in divergences], dtype=np.float64)
 
     def _other_divergences(self) -> Floats:
-        """(orders,) of a Gaussian with this μ²: α·μ²/2."""
+        """Return the Rényi divergences (orders,) of a Gaussian with this μ²: α·μ²/2."""
         return np.array(_ORDERS) * (self._other_units / UNITS_PER_MU_SQUARED / 2)
 
     def _converted(self, divergences: Floats, delta: float) -> float:
@@ -135,7 +137,7 @@ class SampledAccountant:
 
 @functools.lru_cache(maxsize=8)
 def _divergences_by_level(probability: float, noise_multiplier: float, levels: int) -> Floats:
-    """(levels + 1, orders) Rényi divergences of one sampled step at each level; takes some seconds."""
+    """Return the Rényi divergences (levels + 1, orders) of one sampled step at each level; takes some seconds."""
     multipliers = [noise_multiplier * levels / level for level in range(1, levels + 1)]
     rows = [_sampled_divergences(probability, multiplier) for multiplier in multipliers]
     return np.stack([np.zeros(len(_ORDERS)), *rows])
@@ -152,7 +154,7 @@ def _sampled_divergences(probability: float, noise_multiplier: float) -> Floats:
 
 
 def norm_levels(squared_norms: Integers, radius: int, levels: int = DEFAULT_LEVELS) -> Integers:
-    """Levels of contributions, rounded up: the smallest k with ‖h‖ ≤ k · radius / levels, in whole numbers.
+    """Return the levels of contributions, rounded up: the smallest k with ‖h‖ ≤ k · radius / levels, in whole numbers.
 
     Args:
         squared_norms: int64, any shape: squared norms on the grid, at most radius².
@@ -168,7 +170,7 @@ def norm_levels(squared_norms: Integers, radius: int, levels: int = DEFAULT_LEVE
 
 
 def with_margin(squared_norms: Integers, radius: int) -> Integers:
-    """Squared norms that cover those of the same gradients when they are computed in chunks of another size.
+    """Raise squared norms to cover those of the same gradients when they are computed in chunks of another size.
 
     Floats then differ in their last bits, and with them the rounding to the grid: a norm is raised by a thousandth
     and by four grid steps, to the radius at most. That is enough for norms that move with the last bits of a gradient,
@@ -180,17 +182,17 @@ def with_margin(squared_norms: Integers, radius: int) -> Integers:
 
 
 def level_counts(levels: Integers) -> dict[int, int]:
-    """How often each level occurs among the steps (steps,) of one unit."""
+    """Count how often each level occurs among the steps (steps,) of one unit."""
     values, counts = np.unique(levels, return_counts=True)
     return {int(value): int(count) for value, count in zip(values, counts, strict=True)}
 
 
 def level_table(levels: Integers, steps: Integers, largest: int = DEFAULT_LEVELS) -> Integers:
-    """(units, largest + 1) steps of each unit at each level.
+    """Count the steps of each unit at each level, (units, largest + 1).
 
     Args:
         levels: (iterates, units).
-        steps: (iterates,) how many steps each iterate stands for.
+        steps: (iterates,) the number of steps that each iterate stands for.
     """
     table = np.zeros((levels.shape[1], largest + 1), dtype=np.int64)
     units = np.arange(levels.shape[1])
@@ -200,5 +202,5 @@ def level_table(levels: Integers, steps: Integers, largest: int = DEFAULT_LEVELS
 
 
 def realised_epsilons(levels: Integers, accountant: IndividualAccountant, delta: float) -> Floats:
-    """(units,) realised ε, each a function of its own column."""
+    """Return the realised ε of units (units,), each a function of its own column."""
     return np.array([accountant.epsilon(level_counts(column), delta) for column in levels.T], dtype=np.float64)

@@ -23,15 +23,15 @@ _ORDER_SEED: Final = 0x7061_7373
 
 
 class PartitionedPasses(BaseModel):
-    """How often every unit takes part, and what that costs.
+    """The number of times every unit takes part, and its cost.
 
     Formal guarantee: if a release in which a unit takes part is μ-GDP for it, and one in which it does not take part
     does not depend on it, all draws together are √passes·μ-GDP. There is no slack.
 
     Attributes:
         num_units: Privacy units, public; their identities are 0 to num_units − 1, unless there is one batch.
-        batches: Of one pass; sizes differ by one at most.
-        passes: In how many draws a unit takes part at most.
+        batches: Batches of one pass; their sizes differ by one at most.
+        passes: Largest number of draws in which a unit takes part.
         units_zero_out: Ledger units of all draws when a unit is emptied.
         units_replace_one: The same when a unit is replaced by another.
     """
@@ -52,7 +52,7 @@ class PartitionedPasses(BaseModel):
 
     @classmethod
     def priced(cls, noise_multiplier: float, *, num_units: int, batches: int, passes: int) -> Self:
-        """The block with its price; `noise_multiplier` is 1/μ of one release, rounded down."""
+        """Return the block with its price; `noise_multiplier` is 1/μ of one release, rounded down."""
         prices = [partition_units(noise_multiplier, passes, relation) for relation in NeighboringRelation]
         return cls(
             num_units=num_units,
@@ -64,32 +64,32 @@ class PartitionedPasses(BaseModel):
 
     @property
     def draws(self) -> int:
-        """Releases that are paid for; there are no spare ones, which would be one more pass."""
+        """Return the number of releases that are paid for; there are no spare ones, which would be one more pass."""
         return self.batches * self.passes
 
     @property
     def slack(self) -> int:
-        """None: the price is exact."""
+        """Return 0, since the price is exact."""
         return 0
 
     @property
     def batch(self) -> float:
-        """Units in a batch: the public divisor of a mean."""
+        """Return the number of units in a batch, the public divisor of a mean."""
         return self.num_units / self.batches
 
     def charge(self, relation: NeighboringRelation = NeighboringRelation.ZERO_OUT) -> Charge:
-        """Of all draws together."""
+        """Return the charge for all draws together."""
         zero_out = relation == NeighboringRelation.ZERO_OUT
         return Charge(self.units_zero_out if zero_out else self.units_replace_one)
 
     def draw_batch(self, draw: int, _noise: NoiseSource) -> Booleans:
-        """bool (num_units,): the units that take part in a draw.
+        """Return the units that take part in a draw, bool (num_units,).
 
         Args:
             draw: Its number, from 0; no two draws of a run have the same.
 
         Raises:
-            InvalidSpec: It is not paid for.
+            InvalidSpec: The draw is not paid for.
         """
         if not 0 <= draw < self.draws:
             raise InvalidSpec("A draw beyond the planned passes has no batch.")
@@ -103,7 +103,7 @@ class PartitionedPasses(BaseModel):
         """Compute the price anew.
 
         Raises:
-            InvalidSpec: Less is stated than the passes cost.
+            InvalidSpec: The stated price is less than the passes cost.
         """
         for relation in NeighboringRelation:
             units = partition_units(noise_multiplier, self.passes, relation)
@@ -113,10 +113,10 @@ class PartitionedPasses(BaseModel):
                 )
 
     def recompute_price(self, noise_multiplier: float) -> None:
-        """Refuse a stated price that is not that of these passes, neither less nor more.
+        """Refuse a stated price that is not that of these passes, be it less or more.
 
         Raises:
-            InvalidSpec: It is another one.
+            InvalidSpec: The stated price is another one.
         """
         priced = [partition_units(noise_multiplier, self.passes, relation) for relation in NeighboringRelation]
         if [self.units_zero_out, self.units_replace_one] != priced:
@@ -124,10 +124,10 @@ class PartitionedPasses(BaseModel):
 
 
 def partition_units(noise_multiplier: float, passes: int, relation: NeighboringRelation) -> int:
-    """Ledger units of `passes` releases of one unit, rounded up; replacing it moves it twice as far."""
+    """Return the ledger units of `passes` releases of one unit, rounded up; a replacement moves it twice as far."""
     factor = 4 if relation == NeighboringRelation.REPLACE_ONE else 1
     return math.ceil(factor * passes * UNITS_PER_MU_SQUARED / Fraction(noise_multiplier) ** 2)
 
 
 Block = PoissonSampling | PartitionedPasses
-"""Told apart by their fields; each has `num_units`, `draws`, `slack`, `charge`, `check_price` and `draw_batch`."""
+"""The two kinds of block, told apart by their fields."""

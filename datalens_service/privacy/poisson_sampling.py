@@ -31,7 +31,7 @@ _ULPS: Final = 1e-15
 
 
 class PoissonSampling(BaseModel):
-    """How the batches of a block are drawn, and what all of them cost together.
+    """The way the batches of a block are drawn, and the cost of all of them together.
 
     Formal guarantee: at most `draws` sums, each over a batch that every unit enters by its own coin, with noise whose
     multiplier the price was computed for, are a post-processing of a Gaussian release of `units` up to `slack` in
@@ -57,7 +57,7 @@ class PoissonSampling(BaseModel):
 
     @classmethod
     def priced(cls, noise_multiplier: float, *, num_units: int, numerator: int, draws: int, slack: int) -> Self:
-        """The block with its price.
+        """Return the block with its price.
 
         Raises:
             InfeasiblePlan: No Gaussian covers the run up to so small a slack.
@@ -75,20 +75,20 @@ class PoissonSampling(BaseModel):
 
     @property
     def probability(self) -> float:
-        """q, exact."""
+        """Return the exact probability q."""
         return float(Fraction(self.numerator, 2**COIN_BITS))
 
     @property
     def batch(self) -> float:
-        """Expected number of units in a batch: the divisor of a mean."""
+        """Return the expected number of units in a batch, the divisor of a mean."""
         return self.probability * self.num_units
 
     def draw_batch(self, _draw: int, noise: NoiseSource) -> Booleans:
-        """bool (num_units,): private coins, fresh for every draw."""
+        """Draw private coins, bool (num_units,), fresh for every draw."""
         return noise.coins(self.num_units, self.numerator)
 
     def charge(self, relation: NeighboringRelation = NeighboringRelation.ZERO_OUT) -> Charge:
-        """Of all draws together."""
+        """Return the charge for all draws together."""
         zero_out = relation == NeighboringRelation.ZERO_OUT
         return Charge(self.units_zero_out if zero_out else self.units_replace_one, self.slack)
 
@@ -96,7 +96,7 @@ class PoissonSampling(BaseModel):
         """Compute the price anew.
 
         Raises:
-            InvalidSpec: Less is stated than the draws cost.
+            InvalidSpec: The stated price is less than the draws cost.
         """
         for relation in NeighboringRelation:
             units = dominated_units(noise_multiplier, self.numerator, self.draws, self.slack, relation)
@@ -109,7 +109,7 @@ class PoissonSampling(BaseModel):
         """Refuse a stated price that is not that of these draws: neither less, nor more than rounding explains.
 
         Raises:
-            InvalidSpec: It is another one.
+            InvalidSpec: The stated price is another one.
         """
         self.check_price(noise_multiplier)
         for relation in NeighboringRelation:
@@ -122,33 +122,35 @@ class PoissonSampling(BaseModel):
     def epsilon_alone(
         self, noise_multiplier: float, delta: float, relation: NeighboringRelation = NeighboringRelation.ZERO_OUT
     ) -> float:
-        """ε at δ of the block without the detour over a Gaussian, rounded up: what the account adds is the surplus."""
+        """Return ε at δ of the block without the detour over a Gaussian, rounded up: an account states more."""
         return poisson_sampled_epsilon(noise_multiplier, self.probability, self.draws, delta, relation)
 
 
 def choose_numerator(batch: int, num_units: int) -> int:
-    """Probability batch / num_units in 2^-53, rounded down.
+    """Return the probability batch / num_units in 2^-53, rounded down.
 
     Raises:
-        InvalidSpec: More than all units, or less than one in 2^53.
+        InvalidSpec: The batch has more than all units, or less than one in 2^53.
     """
     if not 1 <= batch <= num_units:
         raise InvalidSpec(f"⟦method.batch⟧ must lie between 1 and the number of privacy units, {num_units:,}.")
+    # With a power of two below, the coin that is tossed has exactly the probability that is priced.
     return (batch << COIN_BITS) // num_units
 
 
 def continuous_multiplier(sensitivity_squared: Fraction, noise_stddev: int) -> float:
-    """σ/C of the continuous noise that discrete noise is a post-processing of, rounded down.
+    """Return σ/C of the continuous noise that discrete noise is a post-processing of, rounded down.
 
     Args:
-        sensitivity_squared: C², of one unit that is emptied.
+        sensitivity_squared: C², for one unit that is emptied.
         noise_stddev: σ of the discrete Gaussian, at least 100.
     """
+    # Down by the errors of a float: a multiplier that came out larger would price the noise too low.
     return math.sqrt((noise_stddev**2 - SMOOTHING_VARIANCE) / sensitivity_squared) * (1 - _ULPS)
 
 
 def block_units(noise_multiplier: float, numerator: int, draws: int, slack: int, relation: NeighboringRelation) -> int:
-    """Ledger units to state for a block: what it costs, and a margin for processors that round otherwise."""
+    """Return the ledger units to state for a block: its cost, and a margin for processors that round otherwise."""
     units = dominated_units(noise_multiplier, numerator, draws, slack, relation)
     return math.ceil(units * (1 + _PRICE_MARGIN))
 
@@ -157,7 +159,7 @@ def block_units(noise_multiplier: float, numerator: int, draws: int, slack: int,
 def dominated_units(
     noise_multiplier: float, numerator: int, draws: int, slack: int, relation: NeighboringRelation
 ) -> int:
-    """Ledger units of a block as this processor computes them; takes about a second.
+    """Return the ledger units of a block as this processor computes them; takes about a second.
 
     Raises:
         InfeasiblePlan: No Gaussian covers the run up to so small a slack.

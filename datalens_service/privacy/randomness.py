@@ -40,13 +40,13 @@ Booleans = NDArray[np.bool_]
 
 @final
 class NoiseSource:
-    """Noise from OS entropy; the only noise a mechanism may add."""
+    """Noise from OS entropy, the only noise that a mechanism may add."""
 
     def discrete_gaussian(self, shape: tuple[int, ...], noise_stddev: int) -> Integers:
-        """Independent int64 draws from N_Z(0, noise_stddev²), one for every coordinate of `shape`.
+        """Draw independent int64 numbers from N_Z(0, noise_stddev²), one for every coordinate of `shape`.
 
         Args:
-            shape: Of the array to return.
+            shape: Shape of the array to return.
             noise_stddev: σ, an integer from 1 to 2^26.
 
         Raises:
@@ -58,40 +58,42 @@ class NoiseSource:
         sizes = [min(_CHUNK, size - start) for start in range(0, size, _CHUNK)]
         if len(sizes) <= 1:
             return _discrete_gaussian(size, noise_stddev).reshape(shape)
+        # Draws are independent, and entropy and arithmetic release the interpreter, so threads share them.
         with ThreadPoolExecutor(min(len(sizes), os.cpu_count() or 1)) as threads:
             parts = list(threads.map(partial(_discrete_gaussian, stddev=noise_stddev), sizes))
         return np.concatenate(parts).reshape(shape)
 
     def coins(self, count: int, numerator: int) -> Booleans:
-        """Independent coins (count,), one for each privacy unit: who is in a Poisson-sampled batch.
+        """Toss independent coins (count,), one for each privacy unit: who is in a Poisson-sampled batch.
 
-        Amplification by sampling rests on these coins: whoever draws them must neither store nor show them.
+        Amplification by sampling rests on these coins, so the caller must neither store nor show them.
 
         Args:
-            numerator: Each is True with a probability of exactly numerator / 2^53.
+            numerator: Each coin is True with a probability of exactly numerator / 2^53.
 
         Raises:
             InvalidSpec: The probability is not within 0 and 1.
         """
         if not 0 <= numerator <= 2**COIN_BITS:
             raise InvalidSpec("The probability of a coin must lie between 0 and 1.")
+        # A comparison of integers: the probability is exact, with no float in between.
         return (_words(count) >> np.uint64(64 - COIN_BITS)) < np.uint64(numerator)
 
     def directions(self, means: Floats, kappa: float) -> Floats:
-        """Independent draws (rows, d) of length 1 from von Mises-Fisher laws, exact in real arithmetic only.
+        """Draw independent rows (rows, d) of length 1 from von Mises-Fisher laws, exact in real arithmetic only.
 
         Args:
             means: (rows, d) float64 mean directions of length 1; a row of zeros stands for the uniform law.
             kappa: Concentration, at least 0.
 
         Raises:
-            InvalidInput: Another type, shape or length.
+            InvalidInput: The means have another type, shape or length.
         """
         return draw_directions(means, kappa, _uniforms)
 
 
 def _discrete_gaussian(size: int, stddev: int) -> Integers:
-    """Algorithm 3: rejection from the discrete Laplace of scale t = σ."""
+    """Draw by Algorithm 3: rejection from the discrete Laplace of scale t = σ."""
     accepted: list[Integers] = []
     missing = size
     while missing:
@@ -106,10 +108,10 @@ def _discrete_gaussian(size: int, stddev: int) -> Integers:
 
 
 def _accept(remainder: Integers, multiple: Integers, stddev: int) -> Booleans:
-    """Bernoulli(exp(−(|Y| − σ)² / 2σ²)) for |Y| = remainder + σ·multiple, without leaving int64.
+    """Draw Bernoulli(exp(−(|Y| − σ)² / 2σ²)) for |Y| = remainder + σ·multiple, without leaving int64.
 
-    With w = multiple − 1 the exponent is w²/2 + (r² + 2rσw) / 2σ². Its whole part is paid by as many
-    Bernoulli(exp(−1)), the rest by Algorithm 1.
+    With w = multiple − 1 the exponent is w²/2 + (r² + 2rσw) / 2σ². Its whole part takes as many
+    Bernoulli(exp(−1)), the rest Algorithm 1.
     """
     offset = multiple - 1
     denominator = 2 * stddev * stddev
@@ -124,17 +126,18 @@ def _accept(remainder: Integers, multiple: Integers, stddev: int) -> Booleans:
 
 
 def _discrete_laplace(size: int, scale: int) -> tuple[Integers, Integers, Booleans]:
-    """Algorithm 2: (remainder, multiple, negative) of draws with P(x) ∝ exp(−|x|/scale); fewer than `size`."""
+    """Draw (remainder, multiple, negative) with P(x) ∝ exp(−|x|/scale) by Algorithm 2; returns fewer than `size`."""
     remainder = _uniform_below(scale, size)
     remainder = remainder[_bernoulli_exp(remainder, scale)]
     multiple = _geometric(len(remainder))
     negative = _uniform_below(2, len(remainder)) == 1
+    # Zero would come up twice, as 0 and as −0, so one of the two is rejected.
     keep = ~(negative & (remainder == 0) & (multiple == 0))
     return remainder[keep], multiple[keep], negative[keep]
 
 
 def _geometric(size: int) -> Integers:
-    """Number of successes of Bernoulli(exp(−1)) before the first failure."""
+    """Draw the number of successes of Bernoulli(exp(−1)) before the first failure."""
     count = np.zeros(size, dtype=np.int64)
     active = np.arange(size)
     while active.size:
@@ -146,24 +149,27 @@ def _geometric(size: int) -> Integers:
 
 
 def _bernoulli_exp(numerator: Integers, denominator: int) -> Booleans:
-    """Algorithm 1: True with probability exp(−numerator/denominator), for 0 ≤ numerator ≤ denominator."""
+    """Draw True with probability exp(−numerator/denominator) by Algorithm 1, for 0 ≤ numerator ≤ denominator."""
     result = np.zeros(numerator.size, dtype=np.bool_)
     active = np.arange(numerator.size)
     for k in range(1, _LARGEST_ROUND):
         if not active.size:
             return result
         going_on = _uniform_below(k * denominator, active.size) < numerator[active]
+        # The parity of the round with the first failure is the coin.
         result[active[~going_on]] = k % 2 == 1
         active = active[going_on]
     raise ArithmeticError("The entropy source is broken: an event of probability below 1e-500 occurred.")
 
 
 def _uniform_below(bound: int, size: int) -> Integers:
-    """Uniform integers in [0, bound), by rejection from 64-bit words of OS entropy."""
+    """Draw uniform integers in [0, bound), by rejection from 64-bit words of OS entropy."""
     if bound == 1:
         return np.zeros(size, dtype=np.int64)
+    # A power of two divides 2^64, so the low bits are uniform as they are.
     if bound & (bound - 1) == 0:
         return (_words(size) & np.uint64(bound - 1)).astype(np.int64)
+    # Words behind the last whole multiple of the bound would make small numbers more likely.
     limit = np.uint64(2**64 // bound * bound - 1)
     words = _words(size)
     while (rejected := np.flatnonzero(words > limit)).size:
@@ -172,11 +178,12 @@ def _uniform_below(bound: int, size: int) -> Integers:
 
 
 def _uniforms(size: int) -> Floats:
-    """Centers of 2^52 equal parts of (0, 1): neither end is ever drawn."""
+    """Draw from the centres of 2^52 equal parts of (0, 1), so that neither end is ever drawn."""
     return ((_words(size) >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
 def _words(size: int) -> NDArray[np.uint64]:
+    # The kernel each time: a generator in this process could be copied by a fork or read from its memory.
     return np.frombuffer(os.urandom(8 * size), dtype=np.uint64).copy()
 
 
@@ -188,10 +195,9 @@ class TrainingRandomness:
         self._seed = seed
 
     def seed(self, purpose: str, step: int = 0) -> int:
-        """A 63-bit seed that depends on (seed, purpose, step) only."""
+        """Return a 63-bit seed that depends on (seed, purpose, step) only."""
         digest = hashlib.sha256(f"{self._seed}/{purpose}/{step}".encode()).digest()
         return int.from_bytes(digest[:8], "big") >> 1
 
     def numpy(self, purpose: str, step: int = 0) -> np.random.Generator:
-        """A NumPy generator for (purpose, step)."""
         return np.random.default_rng(self.seed(purpose, step))

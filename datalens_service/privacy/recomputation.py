@@ -17,13 +17,13 @@ from datalens_service.errors import InvalidInput, WorkerUnavailable
 from datalens_service.notation import decimal_text
 
 RESOLUTION: Final = 1e-5
-"""How far a recomputed ε may lie above the true one."""
+"""Bound of the distance of a recomputed ε above the true one."""
 
 LARGEST_EPSILON: Final = 100.0
 """Beyond it the discretisation is neither fast nor exact, and an ε promises nothing."""
 
 _KNOTS: Final = 57
-"""Eighths of μ from 0 at which curves are compared: beyond seven of it a Gaussian's is below any slack."""
+"""Curves are compared at eighths of μ from 0; beyond seven μ that of a Gaussian is below any slack."""
 
 _SMALLEST_DELTA: Final = 1e-12
 # N_Z(v, σ²) is a post-processing of the continuous N(v, σ² − 9): docs/mechanisms/discrete_gaussian.md.
@@ -39,12 +39,12 @@ class GaussianReleases:
 
     @property
     def mu_squared(self) -> Fraction:
-        """What all of them cost, exact."""
+        """Return the exact cost of all of them."""
         return self.count / self.squared_multiplier
 
 
 def discrete_releases(sensitivity_squared: Fraction, noise_stddev: int, count: int) -> GaussianReleases:
-    """Releases with discrete Gaussian noise, as the continuous ones that they are a post-processing of.
+    """Treat releases with discrete Gaussian noise as the continuous ones that they are a post-processing of.
 
     Args:
         sensitivity_squared: Squared L2 sensitivity Δ² of one query.
@@ -63,11 +63,11 @@ class SampledReleases:
     draws: int
 
     def excess_over(self, mu_squared: Fraction, slack: Fraction) -> float:
-        """How far the curve of the draws rises, at most, above what is stated for them; not above 0 if they are paid.
+        """Bound how far the curve of the draws rises above the stated cost; not above 0 if the draws are paid in full.
 
         Args:
-            mu_squared: Of the Gaussian that is to cover them.
-            slack: Part of δ beside it.
+            mu_squared: The stated μ² of a Gaussian that covers the draws.
+            slack: The stated part of δ beside it.
         """
         dp_accounting, accountant = pld_accountant("REPLACE_SPECIAL")
         noise = dp_accounting.GaussianDpEvent(math.sqrt(self.squared_multiplier))
@@ -80,12 +80,12 @@ class SampledReleases:
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
-    """δ(ε) of μ-GDP (Balle & Wang 2018, Theorem 8)."""
+    """Return δ(ε) of μ-GDP (Balle & Wang 2018, Theorem 8)."""
     return float(ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon + log_ndtr(-mu / 2 - epsilon / mu)))
 
 
 def composed_epsilon(releases: Iterable[GaussianReleases], delta: float) -> float:
-    """ε at δ of all releases together, rounded up by less than `RESOLUTION`.
+    """Return ε at δ of all releases together, rounded up by less than `RESOLUTION`.
 
     Args:
         releases: In any order: the bound holds however one depends on the other.
@@ -112,7 +112,7 @@ def composed_epsilon(releases: Iterable[GaussianReleases], delta: float) -> floa
 
 
 def pld_accountant(relation: str = "ADD_OR_REMOVE_ONE") -> tuple[Any, Any]:
-    """dp_accounting, and its accountant for privacy loss distributions."""
+    """Return the module dp_accounting, and its accountant for privacy loss distributions."""
     try:
         import dp_accounting
         from dp_accounting.pld.pld_privacy_accountant import PLDAccountant

@@ -32,11 +32,11 @@ def poisson_sampled_epsilon(
     delta: float,
     relation: NeighboringRelation,
 ) -> float:
-    """ε of `steps` noisy sums over Poisson-sampled batches, from privacy loss distributions, rounded up.
+    """Return ε of `steps` noisy sums over Poisson-sampled batches, from privacy loss distributions, rounded up.
 
     Args:
-        noise_multiplier: σ/C for contributions of L2 norm at most C, under both relations; that replacing a unit
-            moves a sum by 2C is taken care of here.
+        noise_multiplier: σ/C for contributions of L2 norm at most C, under both relations; the function itself allows
+            for a replaced unit, which moves a sum by 2C.
         delta: In (0, 1).
 
     Raises:
@@ -52,7 +52,7 @@ def poisson_sampled_epsilon(
 def poisson_sampled_losses(
     noise_multiplier: float, sampling_probability: float, steps: int, relation: NeighboringRelation
 ) -> Any:
-    """The same as dp_accounting's privacy loss distribution: every δ(ε) of it is at least the true one.
+    """Return the loss distribution of dp_accounting for such sums: every δ(ε) of it is at least the true one.
 
     Returns:
         A PrivacyLossDistribution with losses at multiples of `LOSS_INTERVAL`.

@@ -17,21 +17,21 @@ from datalens_service.errors import InvalidInput
 
 Floats = NDArray[np.float64]
 Uniforms = Callable[[int], Floats]
-"""So many independent uniform numbers in (0, 1), from the operating system's entropy."""
+"""Returns so many independent uniform numbers in (0, 1), from the operating system's entropy."""
 
 SMALLEST_DIMENSIONS: Final = 3
 _LENGTH_TOLERANCE: Final = 1e-9
 
 
 def draw_directions(means: Floats, kappa: float, uniforms: Uniforms) -> Floats:
-    """One direction of length 1 for each mean direction, float64 (rows, d).
+    """Draw one direction of length 1 for each mean direction, float64 (rows, d).
 
     Args:
         means: (rows, d) float64 of length 1, or of length 0: then the direction is uniform. d ≥ 3.
         kappa: Concentration, at least 0.
 
     Raises:
-        InvalidInput: Another type, shape or length.
+        InvalidInput: The means have another type, shape or length.
     """
     lengths = _check(means, kappa)
     rows, dimensions = means.shape
@@ -46,7 +46,7 @@ def draw_directions(means: Floats, kappa: float, uniforms: Uniforms) -> Floats:
 
 
 def draw_cosines(count: int, dimensions: int, kappa: float, uniforms: Uniforms) -> Floats:
-    """(count,) of density ∝ (1 − t²)^((d−3)/2)·exp(κt) on [−1, 1]."""
+    """Draw numbers (count,) of density ∝ (1 − t²)^((d−3)/2)·exp(κt) on [−1, 1]."""
     free = dimensions - 1
     # Wood's b, without the cancellation of its first form.
     slope = free / (2 * kappa + math.hypot(2 * kappa, free))
@@ -65,7 +65,7 @@ def draw_cosines(count: int, dimensions: int, kappa: float, uniforms: Uniforms) 
 
 
 def draw_normals(count: int, uniforms: Uniforms) -> Floats:
-    """(count,) standard normal numbers in pairs (Box & Muller 1958)."""
+    """Draw standard normal numbers (count,) in pairs (Box & Muller 1958)."""
     pairs = (count + 1) // 2
     radii = np.sqrt(-2 * np.log(uniforms(pairs)))
     angles = 2 * math.pi * uniforms(pairs)

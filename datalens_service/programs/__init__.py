@@ -1,1 +1,1 @@
-"""Programs that run in a process of their own beside a job, and how one is started."""
+"""Programs that run in a process of their own beside a job, and the function that starts one."""

@@ -1,6 +1,6 @@
-"""Programs of this package that run in a process of their own: they need torch, or compute with what a stranger sent.
+"""Programs of this package that run in a process of their own: they need torch, or compute with a stranger's input.
 
-Whoever starts one and the program itself agree on what its exit status means.
+The caller and the program itself agree on the meaning of its exit status.
 """
 
 import errno
@@ -21,14 +21,14 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 @final
 class Places:
-    """How many programs may run at once: two."""
+    """Limits the number of programs that run at once to two."""
 
     def __init__(self) -> None:
         self._free = threading.BoundedSemaphore(_AT_ONCE)
 
     @contextmanager
     def take(self) -> Iterator[None]:
-        """One of the places, for as long as the block.
+        """Take one of the places, for as long as the block.
 
         Raises:
             WorkerUnavailable: Others are busy for too long.
@@ -46,11 +46,11 @@ def run_program(module: str, *arguments: object, seconds: int) -> None:
 
     Args:
         arguments: Numbers and ids that were checked, and paths of our own.
-        seconds: Until it is killed.
+        seconds: Time until it is killed.
 
     Raises:
         WorkerUnavailable: It lacks something, was killed or took too long.
-        InvalidInput: What was sent does not fit.
+        InvalidInput: The input does not fit.
         OSError: The disk is full.
         ChildProcessError: It broke.
     """
@@ -92,10 +92,10 @@ def say_what_is_missing(doing: str) -> Iterator[None]:
 
 
 def end_with(work: Callable[..., None], arguments: Sequence[str] | None) -> int:
-    """Do the work of such a program; the exit status that says how it went, with the reason on stderr.
+    """Do the work of such a program, and return the exit status that tells how it went, with the reason on stderr.
 
     Args:
-        arguments: Of the work; None takes those of the command line.
+        arguments: Arguments of the work; None takes those of the command line.
     """
     try:
         work(*(sys.argv[1:] if arguments is None else arguments))

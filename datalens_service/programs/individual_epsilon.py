@@ -1,7 +1,7 @@
 """Realised individual ε of one record, from released iterates and this record alone.
 
-No data set, no database, no job: whoever holds the record and the file gets the same number. The service does it in a
-process of its own, because it needs torch:
+No data set, no database, no job: anybody who holds the record and the file gets the same number. The service does it
+in a process of its own, because it needs torch:
 
     python -m datalens_service.programs.individual_epsilon ITERATES IMAGES LABELS OUT
 """
@@ -74,7 +74,7 @@ class Descent:
         self._epsilon, self._delta = float(description["epsilon"]), float(description["delta"])
 
     def realise_epsilon(self, images: Images, label: int) -> RealisedEpsilon:
-        """What the job cost a record.
+        """Compute the cost of the job to a record.
 
         Args:
             images: uint8 (1, height, width, channels).
@@ -118,7 +118,7 @@ def check_one_record(schema: Schema, label: int) -> None:
     """Refuse a label that is no class, and data sets whose units are more than one record.
 
     Raises:
-        InvalidInput: No such class.
+        InvalidInput: There is no such class.
         StateConflict: ε belongs to a unit.
     """
     if not 0 <= label < schema.num_classes:
@@ -131,8 +131,8 @@ def write_epsilon(iterates_path: Path, images_path: Path, labels_path: Path, out
     """Compute and write JSON.
 
     Raises:
-        InvalidInput: As `Descent`.
-        WorkerUnavailable: As `Descent.realise_epsilon`.
+        InvalidInput: The iterates, the image or the label cannot be used.
+        WorkerUnavailable: torch or dp_accounting is missing.
     """
     image, labels = (np.load(path, allow_pickle=False) for path in (images_path, labels_path))
     answer = Descent(iterates_path).realise_epsilon(image, int(labels[0]))
@@ -140,7 +140,7 @@ def write_epsilon(iterates_path: Path, images_path: Path, labels_path: Path, out
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compute as the command line says; the exit status is that of `child_program`."""
+    """Compute as the command line says, and return the exit status of `child_program`."""
     return end_with(lambda *paths: write_epsilon(*map(Path, paths)), arguments)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def load_classifier(path: Path) -> Classifier:
-    """A classifier from its file; no code is run from it.
+    """Load a classifier from its file; no code is run from it.
 
     Raises:
         InvalidInput: It is none that this product has exported.
@@ -52,7 +52,7 @@ def write_predictions(classifier_path: Path, images_path: Path, out_path: Path) 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Predict as the command line says; the exit status is that of `child_program`."""
+    """Predict as the command line says, and return the exit status of `child_program`."""
     return end_with(lambda *paths: write_predictions(*map(Path, paths)), arguments)
 
 

@@ -64,7 +64,7 @@ def write_prefix(packed_path: Path, schema: Schema, card: dict[str, Any], n: int
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Draw or take images as the command line says; the exit status is that of `child_program`."""
+    """Draw or take images as the command line says, and return the exit status of `child_program`."""
     return end_with(_write, arguments)
 
 

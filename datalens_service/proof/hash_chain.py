@@ -1,8 +1,8 @@
-"""The journal as a chain: what one entry says, how it seals the one before it, and what a whole chain adds up to.
+"""The journal as a chain: the entries, the seal of each over the one before it, and the balance of a whole chain.
 
     hash = SHA-256(canonical JSON of all other fields, which include the previous hash)
 
-So nothing can be altered, removed from the middle, inserted or reordered without breaking a link, and whoever
+So nothing can be altered, removed from the middle, inserted or reordered without breaking a link, and anybody who
 holds an earlier head (`seq`, `hash`) can tell that the chain was not rewritten since. No database here: the same
 code checks an exported journal.
 """
@@ -31,7 +31,7 @@ _LABEL = re.compile(r"epsilon=([0-9.e+-]+) delta=([0-9.e+-]+)")
 
 
 class EntryKind(StrEnum):
-    """What an entry does to the account."""
+    """The effect of an entry on the account."""
 
     OPEN = "open"
     """The account exists with a limit of `units`; always and only the first entry."""
@@ -83,12 +83,12 @@ class Entry(BaseModel):
 
     @classmethod
     def sealed(cls, **fields: Any) -> Entry:
-        """The entry of `fields` (all but `hash`) with its hash."""
+        """Return the entry of `fields` (all but `hash`) with its hash."""
         draft = cls(**fields, hash="")
         return draft.model_copy(update={"hash": draft.computed_hash()})
 
     def computed_hash(self) -> str:
-        """Hash that the other fields call for."""
+        """Compute the hash of the other fields."""
         # As `model_dump` would give them, at a third of the time: a start computes the hashes of all of history.
         fields = {name: value for name, value in vars(self).items() if name != "hash" and (name != "slack" or value)}
         fields["at"] = self.at.astimezone(UTC).isoformat(timespec="microseconds")
@@ -97,7 +97,7 @@ class Entry(BaseModel):
 
 @dataclass
 class Balance:
-    """What a chain adds up to, entry by entry.
+    """The balance of a chain, entry by entry.
 
     Attributes:
         limit: Units the account holds.
@@ -123,7 +123,7 @@ class Balance:
 
     @property
     def held_for_slack(self) -> int:
-        """Units by which the slack lowers what the budget holds.
+        """Return the units by which the slack lowers what the budget holds.
 
         Raises:
             BudgetExceeded: The slack is more than half of δ.
@@ -184,7 +184,7 @@ class Balance:
                 raise broken(entry.account_id, entry.seq, "is of an unknown kind")
 
     def _reserve(self, job: str, units: int, slack: int) -> None:
-        """Set aside, or take back what is below 0. Totals go along: summing all jobs for each entry takes longer."""
+        """Set aside units, or take them back if below 0; totals are kept to save summing all jobs for each entry."""
         self.reserved[job] += units
         self.reserved_slack[job] += slack
         self.total_reserved += units
@@ -199,7 +199,7 @@ class Balance:
         self.total_slack += entry.slack
 
     def _raise_limit(self, entry: Entry) -> None:
-        """A raise adds something, names a larger ε, and leaves δ as it is."""
+        """Raise the limit; a raise adds something, names a larger ε, and leaves δ as it is."""
         (epsilon, delta), (before, same) = _budget(entry.label), _budget(self.budget)
         if entry.units < 1 or epsilon <= before or delta != same:
             raise broken(entry.account_id, entry.seq, "does not raise the limit")
@@ -223,7 +223,7 @@ def follow(entries: Iterable[Entry]) -> Balance:
 
 
 def broken(account_id: str, seq: int, complaint: str) -> LedgerCorrupt:
-    """The error that names entry `seq`."""
+    """Return the error that names entry `seq`."""
     return LedgerCorrupt(
         f"Entry {seq} of account {account_id} {complaint}; nothing may be released from it.",
         extra={"account_id": account_id, "entry": seq},
@@ -231,12 +231,12 @@ def broken(account_id: str, seq: int, complaint: str) -> LedgerCorrupt:
 
 
 def budget_label(epsilon: float, delta: float) -> str:
-    """Label of the first entry: binds ε and δ of the account into its chain."""
+    """Return the label of the first entry, which binds ε and δ of the account into its chain."""
     return f"epsilon={epsilon!r} delta={delta!r}"
 
 
 def _budget(label: str) -> tuple[float, float]:
-    """ε and δ of a label; what is none holds nothing."""
+    """Read ε and δ of a label; any other label holds nothing."""
     match = _LABEL.fullmatch(label)
     try:
         return (float(match[1]), float(match[2])) if match else (0.0, 0.0)

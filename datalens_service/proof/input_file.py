@@ -1,6 +1,6 @@
-"""What somebody handed to `datalens verify`: a proof, an archive that holds one, or something else by its name.
+"""The input of `datalens verify`: a proof, an archive that holds one, or something else by its name.
 
-Whoever gives the wrong file is told which one it is and which one to give; that is no verdict on anybody.
+A reader who gives the wrong file learns which one it is and which one to give; that is no verdict on anybody.
 """
 
 import struct
@@ -28,7 +28,7 @@ _SAFETENSORS_LENGTH: Final = 8
 
 
 def read_content(path: Path) -> bytes:
-    """Content of a file; of an archive of a release, packed or not, that of the proof in it.
+    """Read the content of a file; of an archive of a release, packed or not, that of the proof in it.
 
     Raises:
         InvalidInput: The archive holds none.
@@ -44,7 +44,7 @@ def read_content(path: Path) -> bytes:
 
 
 def proof_format(content: bytes) -> str:
-    """The format of the proof that a file is.
+    """Return the format of a proof.
 
     Raises:
         InvalidInput: It is none; names what was given and what to give instead.
@@ -76,7 +76,7 @@ def _json(content: bytes) -> Any:
 
 
 def _name_of_document(document: Any) -> str:
-    """What a JSON file of ours is called; by its `format`, because files are renamed."""
+    """Name a JSON file of ours by its `format`, because files are renamed."""
     format = str(document.get("format", "")) if isinstance(document, dict) else ""
     if format.startswith("datalens-card/"):
         return _CARD
@@ -108,7 +108,7 @@ _KINDS: Final[dict[str, Callable[[bytes], bool]]] = {
     "a page, as reports are": lambda content: content.lstrip()[:15].lower().startswith((b"<!doctype html", b"<html")),
     "a tar archive": lambda content: content[_TAR_MAGIC] == b"ustar" or content.startswith(b"\x1f\x8b"),
 }
-"""Tests of the first bytes by what a file is called."""
+"""Tests of the first bytes, by the name of the kind of file."""
 
 
 def _refuse(name: str) -> NoReturn:

@@ -1,9 +1,9 @@
-"""The charges of one job as a chain of their own: what its proof holds in place of the account's journal.
+"""The charges of one job as a chain of their own, which its proof holds in place of the account's journal.
 
     hash = SHA-256(canonical JSON of all other fields, which include the previous hash)
 
-The chain begins with a hash of the job's id and counts from 1, so that it tells nothing of the account: no number, hash
-or entry of the journal is in it, nor whether other jobs or uploads share the account. No database here.
+The chain begins with a hash of the job's id and counts from 1, so that it reveals nothing of the account: no number,
+hash or entry of the journal is in it, nor whether other jobs or uploads share the account. No database here.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from datalens_service.proof.hash_chain import SPENDS, Entry
 from datalens_service.strict import Finite
 
 LARGEST_UNITS: Final = 2**63 - 1
-"""What a database counts up to; keeps the numbers of a forged proof printable."""
+"""The largest number of a database; it keeps the numbers of a forged proof printable."""
 
 _CHAIN: Final = "datalens-charges/1"
 
@@ -44,19 +44,21 @@ class Charge(Finite):
 
     @classmethod
     def sealed(cls, **fields: Any) -> Self:
-        """The charge of `fields` (all but `hash`) with its hash."""
+        """Return the charge of `fields` (all but `hash`) with its hash."""
         draft = cls(**fields, hash="")
         return draft.model_copy(update={"hash": draft.computed_hash()})
 
     def computed_hash(self) -> str:
-        """Hash that the other fields call for."""
+        """Compute the hash of the other fields."""
         fields = self.model_dump(exclude={"hash"})
         return _digest({**fields, "minute": self.minute.astimezone(UTC).isoformat(timespec="microseconds")})
 
 
 def chain_charges(job_id: str, journal: Iterable[Entry]) -> tuple[Charge, ...]:
-    """The charges of a job in the `journal` of its account, oldest first, numbered from 1 and sealed onto each other.
-    Entries of other jobs leave no trace."""
+    """Chain the charges of a job in the `journal` of its account, oldest first, numbered from 1.
+
+    Entries of other jobs leave no trace.
+    """
     charges: list[Charge] = []
     previous = genesis(job_id)
     for entry in journal:
@@ -86,7 +88,7 @@ def check_charges(job_id: str, charges: Sequence[Charge]) -> None:
 
 
 def genesis(job_id: str) -> str:
-    """What the first charge of a job is sealed onto."""
+    """Return the hash that the first charge of a job is sealed onto."""
     return _digest({"chain": _CHAIN, "job_id": job_id})
 
 

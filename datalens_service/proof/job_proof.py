@@ -1,4 +1,4 @@
-"""What a succeeded job leaves for `datalens verify`: two files, each for one audience.
+"""The files that a succeeded job leaves for `datalens verify`, each for one audience.
 
     privacy.json         proof of one job: card, plan and the charges of that job. Anybody may have it.
     account-proof.json   card, plan and the whole journal of the account that paid: for the owner alone, because it
@@ -34,7 +34,7 @@ ACCOUNT_FILE: Final = "account-proof.json"
 
 
 class Payment(NamedTuple):
-    """What a job paid for one release, as either file has it."""
+    """The payment of a job for one release, as either file has it."""
 
     name: str
     step: int | None
@@ -44,7 +44,7 @@ class Payment(NamedTuple):
 
 
 class _Recomputable(Finite):
-    """What both files hold: whatever concerns both is added here."""
+    """The members that both files have."""
 
     format: str
     product: Product
@@ -55,7 +55,7 @@ class _Recomputable(Finite):
 
 
 class JobProof(_Recomputable):
-    """`privacy.json`. A function of released values and of what the owner declared public."""
+    """`privacy.json`, a function of released values and of what the owner declared public."""
 
     format: Literal["datalens-bundle/2"] = PROOF_FORMAT
     charges: tuple[Charge, ...] = Field(min_length=1, description="Of this job, in order.")
@@ -63,7 +63,7 @@ class JobProof(_Recomputable):
 
     @classmethod
     def from_account_proof(cls, account_proof: AccountProof) -> JobProof:
-        """The part of the owner's file that is about the job."""
+        """Take the part of the owner's file that is about the job."""
         charges = chain_charges(account_proof.job_id, account_proof.entries)
         return cls(
             product=account_proof.product,
@@ -76,19 +76,19 @@ class JobProof(_Recomputable):
 
     @property
     def payments(self) -> tuple[Payment, ...]:
-        """Of the job, in order."""
+        """Return the payments of the job, in order."""
         return tuple(Payment(f"Charge {one.number}", one.step, one.label, one.units, one.slack) for one in self.charges)
 
 
 class Head(Finite):
-    """Where the chain ends; whoever notes it can tell later that the chain was not rewritten."""
+    """The end of the chain; a reader who notes it can tell later that the chain was not rewritten."""
 
     seq: int = Field(ge=1)
     hash: str
 
 
 class AccountFacts(Finite):
-    """What the journal adds up to."""
+    """The balance of the journal."""
 
     id: str
     epsilon: Stated = Field(gt=0, description="Lifetime limit at δ.")
@@ -105,7 +105,7 @@ class AccountFacts(Finite):
 
     @classmethod
     def from_balance(cls, account_id: str, epsilon: float, delta: float, balance: Balance) -> AccountFacts:
-        """The account at the end of its journal."""
+        """State the account at the end of its journal."""
         reserved_slack, charged_slack = (
             sum(slack.values()) for slack in (balance.reserved_slack, balance.charged_slack)
         )
@@ -132,7 +132,7 @@ class AccountProof(_Recomputable):
 
     @property
     def payments(self) -> tuple[Payment, ...]:
-        """Of the job, in order."""
+        """Return the payments of the job, in order."""
         spends = (entry for entry in self.entries if entry.job_id == self.job_id and entry.kind in SPENDS)
         return tuple(
             Payment(f"Entry {entry.seq}", entry.step, entry.label, entry.units, entry.slack) for entry in spends
@@ -140,7 +140,7 @@ class AccountProof(_Recomputable):
 
 
 Proof = JobProof | AccountProof
-"""Whatever `datalens verify` reads."""
+"""The proofs that `datalens verify` reads."""
 
 
 def build_account_proof(
@@ -149,7 +149,7 @@ def build_account_proof(
     """Put the owner's file of a job together; `JobProof.from_account_proof` makes the other one from it.
 
     Args:
-        report: Of the job. Only what is on its card enters, and the plan.
+        report: Report of the job, of which its card and the plan enter.
         entries: The whole journal of the account that paid, oldest first.
 
     Raises:
@@ -170,19 +170,21 @@ SIGNATURE: Final = "signature"
 
 
 class ExpectedKey(NamedTuple):
-    """A key that has to have signed something. If no reader named it (`given`), it signed the proof in the same
-    archive, and nobody vouched for it."""
+    """A key that has to have signed something.
+
+    If no reader named it (`given`), it signed the proof in the same archive, and nobody vouched for it.
+    """
 
     key: PublicKey
     given: bool = True
 
 
 def name_signer(content: bytes, expected: ExpectedKey | None) -> str:
-    """Say who signed a document.
+    """Name the signer of a document.
 
     Args:
-        content: Of the file; it may come from anybody.
-        expected: Who has to have signed it; None accepts anybody.
+        content: Content of the file, which may come from anybody.
+        expected: The key that has to have signed it; None accepts anybody's.
 
     Raises:
         SignatureInvalid: Nobody signed it, somebody else did, or it was changed since.
@@ -192,7 +194,7 @@ def name_signer(content: bytes, expected: ExpectedKey | None) -> str:
         raise SignatureInvalid("Nobody signed it. Whatever an installation hands out is signed.")
     key_id = signing_key.key_id
     if expected is None:
-        return f"Signed by key {key_id}. Nobody vouched for it: no --key was given."
+        return f"Signed by key {key_id}. The key is not confirmed: no --key was given."
     if signing_key != expected.key:
         other = "the given one" if expected.given else "that of the proof"
         raise SignatureInvalid(f"Signed by key {key_id}, not by {other}, {expected.key.key_id}.")

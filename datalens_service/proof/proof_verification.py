@@ -2,7 +2,7 @@
 
 ε is recomputed by dp_accounting from the parameters of the mechanisms (privacy/recomputation.py), not by the
 accountant that charged them. A proof may come from anybody: nothing in it is trusted. Both files of `job_proof.py`
-are read; what is about the job is checked by the same lines in either.
+are read; the claims about the job are checked by the same lines in either.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def verify(content: bytes, key: PublicKey | None = None) -> Verdict:
     """Check a proof that was given alone, from the outside in, up to the first contradiction.
 
     Args:
-        key: Of whom the proof has to be; None accepts the signature of anybody.
+        key: The key that has to have signed it; None accepts anybody's.
 
     Raises:
         InvalidInput: It is something else; the sentence names it, and the file to give instead.
@@ -99,7 +99,7 @@ def verify(content: bytes, key: PublicKey | None = None) -> Verdict:
 
 
 def describe_proof(content: bytes, key: PublicKey | None) -> Subject:
-    """The claims of a proof, signature included, and what no proof can show.
+    """Collect the claims of a proof, signature included, and what no proof can show.
 
     Raises:
         InvalidInput: It is something else; the sentence names it, and the file to give instead.
@@ -115,7 +115,7 @@ def describe_proof(content: bytes, key: PublicKey | None) -> Subject:
 
 
 def _of_plugin(parsed: Callable[[], Proof]) -> tuple[str, ...]:
-    """What rests on the package of a plug-in, of a proof that can be read."""
+    """List what rests on the package of a plug-in, if the proof can be read."""
     try:
         card = parsed().card
     except LedgerCorrupt:
@@ -152,7 +152,7 @@ def _parsed(model: type[Proof], content: bytes) -> Proof:
 
 
 def _charge_chain(proof: JobProof) -> str:
-    """Every charge seals the one before it, and the last one is the head."""
+    """Check that every charge seals the one before it, and that the last one is the head."""
     check_charges(proof.job_id, proof.charges)
     if proof.charges[-1].hash != proof.head:
         raise LedgerCorrupt(f"The charges end with number {len(proof.charges)}, which is not the stated head.")
@@ -160,7 +160,7 @@ def _charge_chain(proof: JobProof) -> str:
 
 
 def _chain(proof: AccountProof) -> str:
-    """Every entry seals the one before it, and the last one is the head."""
+    """Check that every entry seals the one before it, and that the last one is the head."""
     head, end = proof.account.head, follow(proof.entries)
     if (end.head_seq, end.head_hash) != (head.seq, head.hash):
         raise LedgerCorrupt(f"The entries end with number {end.head_seq}, which is not the stated head {head.seq}.")
@@ -170,7 +170,7 @@ def _chain(proof: AccountProof) -> str:
 
 
 def _totals(proof: AccountProof) -> str:
-    """Limit, reserved and charged units are what the entries add up to."""
+    """Check that limit, reserved and charged units are the sums of the entries."""
     account, balance = proof.account, follow(proof.entries)
     if balance.budget != budget_label(account.epsilon, account.delta):
         raise LedgerCorrupt("The first entry names another ε and δ than the account.")
@@ -190,7 +190,7 @@ def _totals(proof: AccountProof) -> str:
 
 
 def _card(proof: Proof) -> str:
-    """The card says what the plan and the charges say."""
+    """Check that the card agrees with the plan and the charges."""
     privacy = proof.card.privacy
     charged = sum(paid.units for paid in proof.payments)
     if proof.card.product != proof.product:
@@ -220,7 +220,7 @@ def _card(proof: Proof) -> str:
 
 
 def _individual(proof: Proof, made: Sequence[AnyMechanism]) -> str:
-    """Mean and quantiles of individual ε follow from noisy counts that were planned and paid for."""
+    """Check that mean and quantiles of individual ε follow from noisy counts that were planned and paid for."""
     figures = proof.card.privacy.individual
     histogram = next((mechanism for mechanism in made if isinstance(mechanism, IndividualHistogram)), None)
     if histogram is None or figures is None:
@@ -237,7 +237,7 @@ def _individual(proof: Proof, made: Sequence[AnyMechanism]) -> str:
 
 
 def _charges(proof: Proof) -> str:
-    """Every release was paid, and every charge is at least Δ²/(σ² − 9) of μ² for each query of a unit."""
+    """Check that every release was paid, and every charge is at least Δ²/(σ² − 9) of μ² for each query of a unit."""
     for payment in proof.payments:
         mechanism = _planned(proof, payment.step).mechanism
         if payment.label != mechanism.label():
@@ -258,7 +258,7 @@ def _charges(proof: Proof) -> str:
 
 
 def _check_unpaid(proof: Proof) -> None:
-    """A planned step is unpaid only where a crash had others paid twice, and what is left does not pay for it."""
+    """Refuse unpaid steps, unless a crash had others paid twice and the rest does not pay for them."""
     paid = {payment.step for payment in proof.payments}
     unpaid = next((step for step in range(sum(release.count for release in proof.plan)) if step not in paid), None)
     if unpaid is None:
@@ -273,7 +273,7 @@ def _check_unpaid(proof: Proof) -> None:
 
 
 def _check_slack(proof: Proof, release: PlannedRelease) -> None:
-    """What another branch of the plan would have cost is paid with the first of the releases."""
+    """Check that the first of the releases pays for what another branch of the plan would have cost."""
     slack = release.mechanism.slack_beside()
     payments = _payments(proof, release)
     if payments and payments[0].slack < slack:
@@ -281,7 +281,7 @@ def _check_slack(proof: Proof, release: PlannedRelease) -> None:
 
 
 def _check_block(proof: Proof, release: PlannedRelease) -> None:
-    """Sampled draws: the price is that of q, σ, their number and slack; the first paid all; there are no more."""
+    """Check sampled draws: the price is that of q, σ, their number and slack; the first paid all; there are no more."""
     block = release.mechanism.block()
     payments = _payments(proof, release)
     if block is None or not payments:
@@ -305,7 +305,7 @@ def check_draws(mechanism: AnyMechanism, block: PoissonSampling) -> None:
     """Refuse a price of sampled draws below what they cost by dp_accounting alone, from σ, Δ, q and their number.
 
     Raises:
-        LedgerCorrupt: It is below.
+        LedgerCorrupt: The price is below.
     """
     squared = 1 / discrete_releases(mechanism.sensitivity_squared(_ZERO_OUT), mechanism.noise_stddev, 1).mu_squared
     draws = SampledReleases(squared, Fraction(block.numerator, 2**COIN_BITS), block.draws)
@@ -352,7 +352,7 @@ def _recomputed(
 def _confirmed_large(
     what: str, releases: Sequence[GaussianReleases], delta: float, stated: float, *, exactly: bool
 ) -> str:
-    """An ε that dp_accounting does not reach promises little, but it has to be true."""
+    """Confirm an ε beyond dp_accounting's reach: it promises little, but has to be true."""
     mu, said = math.sqrt(sum(each.mu_squared for each in releases)), decimal_text(stated)
     found = f"ε of {what} at δ = {decimal_text(delta)} is"
     if gaussian_delta(mu, stated + RESOLUTION) > delta:
@@ -367,7 +367,7 @@ def _steps_made(proof: Proof) -> int:
 
 
 def _planned(proof: Proof, step: int | None) -> PlannedRelease:
-    """The release of the plan that a step makes."""
+    """Return the release of the plan that a step makes."""
     place = -1 if step is None else step
     for release in proof.plan:
         if 0 <= place < release.count:
@@ -381,7 +381,7 @@ def _payments(proof: Proof, release: PlannedRelease) -> list[Payment]:
 
 
 def _releases(proof: Proof, relation: NeighboringRelation) -> list[GaussianReleases]:
-    """One release per charge: also those that a crash lost after they were paid, because they may have been drawn."""
+    """Return one release per charge, including those that a crash lost after payment: they may have been drawn."""
     paid = Counter(_planned(proof, payment.step) for payment in proof.payments)
     return [_gaussian(release.mechanism, relation, count) for release, count in paid.items()]
 
@@ -396,7 +396,7 @@ def _gaussian(mechanism: AnyMechanism, relation: NeighboringRelation, count: int
 
 
 class _Kind(NamedTuple):
-    """How one format is checked."""
+    """The checks of one format."""
 
     given: str
     model: type[Proof]

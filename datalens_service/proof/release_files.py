@@ -1,7 +1,7 @@
 """The files of a release that somebody was handed, packed or not: all of them, or a refusal.
 
-Programs disagree about archives and folders that are not plain: which of two entries of one name counts, what stands
-before the first entry, where a link leads. What is read here is what every other program reads as well.
+Programs disagree about archives and folders that are not plain: which of two entries of one name counts, what precedes
+the first entry, where a link leads. The files read here are those that every other program reads as well.
 """
 
 import os
@@ -39,8 +39,8 @@ class ReleaseFiles(NamedTuple):
     """The files of a release.
 
     Attributes:
-        names: Below its root, in any order.
-        open: By name.
+        names: Names below its root, in any order.
+        open: Opens a file by its name.
         check_packing: Raises `NotChecked` for an archive in which another program may find other files.
     """
 
@@ -50,7 +50,7 @@ class ReleaseFiles(NamedTuple):
 
 
 def is_release(path: Path) -> bool:
-    """Whether a proof comes with other files: in a folder or in a zip archive."""
+    """Tell whether a proof comes with other files: in a folder or in a zip archive."""
     return path.is_dir() or starts_like_zip(path)
 
 
@@ -85,12 +85,12 @@ def _plain(files: ReleaseFiles) -> ReleaseFiles:
 
 
 def printable(name: str) -> str:
-    """A name from a stranger, which may not even be text."""
+    """Escape a name from a stranger, which may not even be text."""
     return name.encode(errors="backslashreplace").decode()
 
 
 def _walk(folder: Path) -> Iterator[str]:
-    """Names of all files, hidden ones too."""
+    """Yield the names of all files, hidden ones too."""
     for parent, folders, names in os.walk(folder, onerror=_raise):
         for entry in (Path(parent, name) for name in (*folders, *names)):
             mode = entry.lstat().st_mode
@@ -106,7 +106,7 @@ def _raise(error: OSError) -> None:
 
 
 def _check_packing(path: Path, archive: zipfile.ZipFile) -> None:
-    """Every byte belongs to an entry or to the directory, and both say the same of each file.
+    """Check that every byte belongs to an entry or to the directory, and that both agree on each file.
 
     A program that reads from the front believes the headers of entries, others believe the directory at the end.
     """
@@ -135,10 +135,10 @@ def _is_regular(entry: zipfile.ZipInfo) -> bool:
 
 
 def _header_bytes(file: IO[bytes], entry: zipfile.ZipInfo) -> int:
-    """Length of the header in front of a file, which has to say what the directory says.
+    """Return the length of the header in front of a file, which has to agree with the directory.
 
     Raises:
-        NotChecked: It says something else.
+        NotChecked: It does not agree.
     """
     name = _stored_name(entry)
     file.seek(entry.header_offset)

@@ -28,10 +28,10 @@ _NOT_OF_REPORT: Final = (
 
 
 def verify_path(path: Path, key: PublicKey | None = None) -> Verdict:
-    """Check what somebody was handed: a proof, an archive with its files, or, with a key, a report.
+    """Check a proof, an archive with its files, or, with a key, a report.
 
     Args:
-        key: Of whom it has to be; None accepts the signature of anybody.
+        key: The key that has to have signed it; None accepts anybody's.
 
     Raises:
         InvalidInput: It is something else.
@@ -45,7 +45,7 @@ def verify_path(path: Path, key: PublicKey | None = None) -> Verdict:
 
 
 def _describe_release(path: Path, content: bytes, key: PublicKey | None) -> Subject:
-    """The claims of the proof, that each file is one of its release, and that its installation says so."""
+    """Collect the claims of the proof, that each file is one of its release, and that its installation says so."""
     proof = proof_verification.describe_proof(content, key)
     files = {FILES: partial(_compare_files, path, content, key), SUMS_LINE: partial(_check_sums, path, content, key)}
     place = "a folder" if path.is_dir() else "an archive"
@@ -53,7 +53,7 @@ def _describe_release(path: Path, content: bytes, key: PublicKey | None) -> Subj
 
 
 def _compare_files(path: Path, proof: bytes, key: PublicKey | None) -> str:
-    """Each file is as the sums say, none is missing, and none was added."""
+    """Check that each file is as the sums say, that none is missing, and that none was added."""
     with release_files(path) as files:
         if SUMS not in files.names:
             _miss_sums(key)
@@ -82,7 +82,7 @@ def _compare(name: str, digest: str, stated: Mapping[str, str]) -> None:
 
 
 def _check_sums(path: Path, proof: bytes, key: PublicKey | None) -> str:
-    """Who signed the sums is the given key or, without one, who signed the proof."""
+    """Check that the signer of the sums has the given key or, without one, also signed the proof."""
     expected = _expected_key(proof) if key is None else ExpectedKey(key)
     with release_files(path) as files:
         if SUMS not in files.names:
@@ -98,7 +98,7 @@ def _check_sums(path: Path, proof: bytes, key: PublicKey | None) -> str:
 
 
 def _expected_key(proof: bytes) -> ExpectedKey:
-    """Who signed the proof has to have signed the archive as well."""
+    """Return the key of the proof, which has to have signed the archive as well."""
     key = signer(proof)
     if key is None:
         raise SignatureInvalid("Nobody signed the proof.")
@@ -106,7 +106,7 @@ def _expected_key(proof: bytes) -> ExpectedKey:
 
 
 def _parse_sums(sums: bytes) -> dict[str, str]:
-    """Digests by name.
+    """Parse digests by name.
 
     Raises:
         SignatureInvalid: The file is not one of sums, or has a name twice.

@@ -1,6 +1,6 @@
-"""A verdict: a line for every claim of what somebody was handed.
+"""A verdict: a line for every claim of a proof or release.
 
-Whoever checks something names all of its claims beforehand, each with the function that examines it, and `judge` gives
+A check names all of its claims beforehand, each with the function that examines it, and `judge` gives
 each of them its line. No claim can be left out: one that was not examined reads `not checked`, and then the whole does
 not hold.
 """
@@ -16,7 +16,7 @@ from datalens_service.signatures import SignatureInvalid
 Status = Literal["holds", "contradiction", "not checked"]
 
 Examination = Callable[[], str]
-"""Returns what was found where a claim holds; raises an error of `_CONTRADICTIONS`, or `NotChecked`, where not."""
+"""Returns a finding where a claim holds; raises an error of `_CONTRADICTIONS`, or `NotChecked`, where not."""
 
 _CONTRADICTIONS: Final = (LedgerCorrupt, InvalidInput, ReportIncomplete, SignatureInvalid)
 
@@ -26,7 +26,7 @@ class NotChecked(Exception):
 
 
 class Line(BaseModel):
-    """One claim and what came of it."""
+    """One claim and its result."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -36,12 +36,12 @@ class Line(BaseModel):
 
 
 class Subject(NamedTuple):
-    """What a verdict is about.
+    """The subject of a verdict.
 
     Attributes:
-        given: What was handed over, and for whom it is.
+        given: The file or folder that was handed over, and its audience.
         claims: Everything that has to hold, in the order in which it is examined.
-        not_verified: What no examination of it can show, in sentences.
+        not_verified: Sentences on what no examination of it can show.
     """
 
     given: str
@@ -50,7 +50,7 @@ class Subject(NamedTuple):
 
 
 class Verdict(BaseModel):
-    """What was verified, line by line, and what cannot be."""
+    """The result of a verification, line by line, and the claims that cannot be verified."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -61,18 +61,18 @@ class Verdict(BaseModel):
     @computed_field(description="Whether every line holds.")  # type: ignore[prop-decorator]
     @property
     def holds(self) -> bool:
-        """Whether every line holds."""
+        """Tell whether every line holds."""
         return all(line.status == "holds" for line in self.lines)
 
     @computed_field(description="The first one; nothing behind it was checked.")  # type: ignore[prop-decorator]
     @property
     def contradiction(self) -> str | None:
-        """The first one; nothing behind it was checked."""
+        """Return the first contradiction; nothing behind it was checked."""
         return self._first("contradiction")
 
     @property
     def reason(self) -> str | None:
-        """Why it does not hold: the first contradiction, or else the first claim that was not checked."""
+        """Explain why it does not hold: the first contradiction, or else the first claim that was not checked."""
         return self.contradiction or self._first("not checked")
 
     def _first(self, status: Status) -> str | None:

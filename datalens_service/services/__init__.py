@@ -1,1 +1,1 @@
-"""What the API, workers and the command line do for a user, without HTTP; errors of `store` pass through."""
+"""Does for a user what the API, workers and the command line offer, without HTTP; errors of `store` pass through."""

@@ -1,4 +1,4 @@
-"""Which audit to recommend: one that would be accepted now, because the code that accepts audits is asked."""
+"""Recommends an audit that would be accepted now, because it asks the code that accepts audits."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -26,7 +26,7 @@ class Proposal(NamedTuple):
     """An audit that somebody might ask for.
 
     Attributes:
-        title: Of a button.
+        title: Title of a button.
         command: That asks for the same; empty where no short one does.
         instead: Sentence that offers it where a proposal before it would be refused.
     """
@@ -38,11 +38,11 @@ class Proposal(NamedTuple):
 
 
 class AuditAdvice(NamedTuple):
-    """What to do about attacks.
+    """Advice about the next attack.
 
     Attributes:
         proposal: The first audit that would be accepted; None if there is none.
-        refusal: Why the first that was thought of would not be; empty if it would.
+        refusal: The reason for refusing the first proposal; empty if it is not refused.
     """
 
     proposal: Proposal | None

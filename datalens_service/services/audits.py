@@ -40,7 +40,7 @@ def about_job(database: Database, job: Job) -> tuple[StoredAudit, ...]:
 
 
 def describe(target: Target) -> str:
-    """What is attacked, in words."""
+    """Say in words what is attacked."""
     match target:
         case RehearsedMethod(spec=spec):
             return f"{spec.method.name} at ε = {spec.epsilon}, in rehearsal"
@@ -51,7 +51,7 @@ def describe(target: Target) -> str:
 
 
 def _is_about(target: Target, spec: TrainingSpec) -> bool:
-    """Whether a target is a released model (of the job, as it was asked for) or the same method at the same ε."""
+    """Return True if a target is a released model (of the job as requested) or the same method at the same ε."""
     if isinstance(target, RehearsedMethod):
         return (target.spec.method, target.spec.epsilon) == (spec.method, spec.epsilon)
     return isinstance(target, ReleasedJob)
@@ -98,7 +98,7 @@ def accept(database: Database, tenant_id: str, request: AuditRequest) -> Accepte
     """The request as it would be queued; what recommends an audit asks here as well.
 
     Raises:
-        InvalidSpec: As `submit` does.
+        InvalidSpec: The spec does not fit the data set.
         StateConflict: The dataset was deleted, or the job has released nothing.
     """
     match request.target:
@@ -113,7 +113,7 @@ def accept(database: Database, tenant_id: str, request: AuditRequest) -> Accepte
 
 
 def _accept_rehearsal(database: Database, tenant_id: str, request: AuditRequest, target: RehearsedMethod) -> Accepted:
-    # What the request leaves out is planned as for a job.
+    # Members that the request leaves out are planned as for a job.
     asked = RequestedSpec.model_validate(target.spec.model_dump(exclude_unset=True))
     quote = pricing.quote(database, tenant_id, target.dataset_id, asked)
     schema = datasets.get(database, target.dataset_id).schema
@@ -155,7 +155,7 @@ def _dataset(database: Database, tenant_id: str, dataset_id: str) -> StoredDatas
 
 
 def _check_attacks(request: AuditRequest, schema: Schema, method: AnyMethod | None) -> None:
-    """Of a rehearsal, with or without privacy."""
+    """Check the attacks of a rehearsal, with or without privacy."""
     check_groups(schema.class_names, request.groups)
     if request.membership is not None:
         _check_units(schema)
@@ -164,7 +164,7 @@ def _check_attacks(request: AuditRequest, schema: Schema, method: AnyMethod | No
 
 
 def _check_test_images(database: Database, dataset: StoredDataset) -> None:
-    """Only the report on an upload knows how many there are; a dataset that was copied in has none."""
+    """Refuse too few test images; a dataset that was copied in has no report that counts them."""
     if not dataset.has_test:
         raise InvalidSpec("A released model is audited with test images as non-members, and the data set has none.")
     count = validations.count_test_images(database, dataset.id)

@@ -1,4 +1,4 @@
-"""What the claims of a verified ID token grant: a mapping of the operator, and nothing that it does not name."""
+"""Grants what a mapping of the operator allows for the claims of a verified ID token, and nothing else."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""What an owner declares of a dataset: its name and classes, its privacy unit, its budget."""
+"""Declarations of a dataset's owner: its name and classes, its privacy unit, its budget."""
 
 from typing import Annotated, Final, Literal, Self
 
@@ -14,7 +14,7 @@ from datalens_service.strict import PRINTABLE, Flag, Integer, Number, Strict
 from datalens_service.voices import speak
 
 IDENTIFIER: Final = r"^[A-Za-z0-9_-]+$"
-"""What ids consist of; anything else is refused before a database that takes no NUL sees it."""
+"""Pattern of ids; anything else is refused before it reaches the database, which takes no NUL."""
 
 _NOT_PREPARED: Final = "⟦prepare_fit⟧, ⟦prepare_colour⟧, ⟦prepare_window⟧ and ⟦prepare_frame⟧ need ⟦prepare_size⟧."
 
@@ -24,7 +24,7 @@ Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, ma
 
 
 class BudgetForm(Strict):
-    """Which budget an upload opens, or shares."""
+    """The budget that an upload opens, or shares."""
 
     epsilon: Number | None = Field(
         default=None,
@@ -162,7 +162,7 @@ class DatasetForm(BudgetForm):
     )
 
     def confirms(self, class_names: tuple[str, ...]) -> bool:
-        """Whether the class names that were read are confirmed already: wholesale, or because they were named."""
+        """Return True if the class names that were read are confirmed already, wholesale or by name."""
         return bool(self.confirm_classes) or self.class_names == class_names
 
     def with_budget(self, budget: BudgetForm) -> Self:
@@ -173,7 +173,7 @@ class DatasetForm(BudgetForm):
 
     @property
     def preparation(self) -> PrepareSettings | None:
-        """How each image is brought to one size and mode, if that was asked."""
+        """Return how each image is brought to one size and mode, if the owner wants that."""
         if self.prepare_size is None:
             return None
         width, height = parse_size(self.prepare_size)
@@ -191,14 +191,14 @@ class DatasetForm(BudgetForm):
 
     @property
     def units(self) -> UnitDeclaration | None:
-        """What one unit is, if the images are grouped."""
+        """Return what one unit is, if the images are grouped."""
         if self.records_per_unit is None:
             return None
         return UnitDeclaration(name=self.unit, records=self.records_per_unit, classes=self.classes_per_unit)
 
     @property
     def choices(self) -> ReadingChoices:
-        """How the file is to be read."""
+        """Return how the file is to be read."""
         return ReadingChoices(
             class_names=self.class_names,
             units=self.units,

@@ -13,7 +13,7 @@ _NAME: Final = "encoder.onnx"
 
 
 def read(path: Path) -> OnnxEncoder:
-    """What a request names as its encoder for this file, once a confined process has tried it.
+    """Read the encoder in a file, once a confined process has tried it.
 
     Raises:
         InvalidInput: It cannot be read, or is not an encoder that is taken.
@@ -31,8 +31,8 @@ def keep(artifacts: ArtifactStore, path: Path) -> OnnxEncoder:
     """Read a file and store it; repeatable.
 
     Raises:
-        InvalidInput: As `read`.
-        WorkerUnavailable: As `read`.
+        InvalidInput: It is not an encoder that is taken.
+        WorkerUnavailable: onnxruntime is not installed.
     """
     encoder = read(path)
     artifacts.keep_public(_NAME, path.read_bytes())

@@ -58,12 +58,12 @@ def register(database: Database, data_dir: Path, path: Path, tenant_id: str, nam
 
 
 def locate_file(data_dir: Path, generator_id: str) -> Path:
-    """Where an imported generator lies."""
+    """Return the path of an imported generator."""
     return data_dir.absolute() / "generators" / f"{generator_id}.safetensors"
 
 
 def locate_card(data_dir: Path, generator_id: str) -> Path:
-    """Where its card lies, for whoever draws from it."""
+    """Return the path of its card, for whoever draws from it."""
     return locate_file(data_dir, generator_id).with_suffix(".json")
 
 

@@ -1,4 +1,4 @@
-"""From an uploaded file to a data set with a budget: all of it, or nothing that stays.
+"""Turns an uploaded file into a data set with a budget: all of it, or nothing that stays.
 
     receive   the file is read by a confined process; its records lie decoded in a folder of their own
     confirm   the class names become public, and the data set is created with the account that pays for it
@@ -13,14 +13,14 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import to_second, utc_now
+from datalens_service.clock import to_second
 from datalens_service.data.dataset import Schema
 from datalens_service.data.notices import Notices
 from datalens_service.data.sandbox.sandbox import Confinement, Decoded, decode
@@ -31,6 +31,7 @@ from datalens_service.services.upload_reports import ClassReview, Reading
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import read_clock
 from datalens_service.store.datasets import datasets, validations, views
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
@@ -38,7 +39,7 @@ from datalens_service.store.datasets.record_store import RecordStore, records_fo
 from datalens_service.store.datasets.upload_sessions import partial_files
 from datalens_service.store.datasets.validations import Validation
 from datalens_service.store.datasets.views import DatasetView
-from datalens_service.store.disk import translated
+from datalens_service.store.disk import lock_folder, translated
 
 PRIVATE_READS = ("recognising records that come again",)
 
@@ -58,7 +59,7 @@ def receive(
     Args:
         settings: The records go to the folder `datasets` of data_dir; limits of the process that reads the file.
         path: The file; contents decide the format.
-        upload: What was declared with it.
+        upload: The declaration that came with it.
         stopping: Asked now and then; True gives up.
 
     Raises:
@@ -68,7 +69,7 @@ def receive(
     """
     form = DatasetForm.model_validate(upload.form)
     folder = records_folder(settings.data_dir) / upload.dataset_id
-    with translated(_NOT_KEPT), _locked(folder.parent, fcntl.LOCK_SH), _scratch(folder) as scratch:
+    with translated(_NOT_KEPT), lock_folder(folder.parent, fcntl.LOCK_SH), _scratch(folder) as scratch:
         try:
             confinement = Confinement(settings.decode_memory_bytes, settings.decode_seconds)
             decoded = decode(path, scratch, confinement, form.choices, stopping=stopping)
@@ -76,7 +77,8 @@ def receive(
             if form.confirms(decoded.upload.schema.class_names):
                 _open(database, settings, upload, form, Reading.from_decoded(decoded))
             else:
-                validations.note(database, upload, DatasetState.REVIEW, _reviewed(decoded, form, settings))
+                expires_at = to_second(read_clock(database)) + timedelta(hours=settings.upload_hours)
+                validations.note(database, upload, DatasetState.REVIEW, _reviewed(decoded, form, expires_at))
         except BaseException:
             _discard_unless_kept(database, settings, folder)
             raise
@@ -142,9 +144,10 @@ def remove(database: Database, artifacts: ArtifactStore, settings: Settings, dat
 
 def remove_expired(database: Database, settings: Settings) -> None:
     """Remove uploads that waited too long for their confirmation, with their reports."""
+    now = read_clock(database)
     for upload in validations.in_state(database, DatasetState.REVIEW):
         review = Reading.model_validate(upload.report).review
-        if review is None or review.expires_at is None or review.expires_at > utc_now():
+        if review is None or review.expires_at is None or review.expires_at > now:
             continue
         folder = records_folder(settings.data_dir) / upload.dataset_id
         # Confirmed or deleted a moment ago: then there is nothing to remove.
@@ -166,16 +169,15 @@ def remove_leftovers(database: Database, artifacts: ArtifactStore, settings: Set
     for dataset_id in datasets.deleted(database):
         artifacts.delete_private(dataset_id)
     folder = records_folder(settings.data_dir)
-    with suppress(BlockingIOError), _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
+    with suppress(BlockingIOError), lock_folder(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
         for path in folder.iterdir():
             # An unfinished folder is named `.ds_…-…` until it is complete.
             if path.name.startswith((".ds_", "ds_")) and not _is_kept(database, path.name, here=True):
                 shutil.rmtree(path, ignore_errors=True)
-        RecordStore(settings).remove_leftovers(partial(_is_kept, database))
+        RecordStore(settings).remove_leftovers(partial(_is_kept, database), read_clock(database))
 
 
-def _reviewed(decoded: Decoded, form: DatasetForm, settings: Settings) -> dict[str, Any]:
-    expires_at = to_second(utc_now()) + timedelta(hours=settings.upload_hours)
+def _reviewed(decoded: Decoded, form: DatasetForm, expires_at: datetime) -> dict[str, Any]:
     review = ClassReview.from_counts(
         _declared(decoded.upload.schema, form), decoded.counts, decoded.notices, expires_at
     )
@@ -188,7 +190,7 @@ def _declared(schema: Schema, form: DatasetForm) -> Schema:
 
 
 def _confirmable(upload: Validation, budget: BudgetForm) -> DatasetForm:
-    """What an upload is confirmed with, or was before with the same budget."""
+    """Return what an upload is confirmed with, or was before with the same budget."""
     if upload.state not in (DatasetState.REVIEW, DatasetState.READY):
         raise StateConflict(f"There is nothing to confirm: the upload is {upload.state}.")
     declared = DatasetForm.model_validate(upload.form)
@@ -233,14 +235,6 @@ def _open(database: Database, settings: Settings, upload: Validation, form: Data
 
 
 @contextmanager
-def _locked(folder: Path, kind: int) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (folder / ".lock").open("w") as file:
-        fcntl.flock(file, kind)
-        yield
-
-
-@contextmanager
 def _alone_with(folder: Path) -> Iterator[None]:
     """Within the block, nobody else confirms or removes the upload whose records lie in this folder, if any do."""
     with ExitStack() as held:
@@ -260,7 +254,7 @@ def _discard_unless_kept(database: Database, settings: Settings, folder: Path) -
 
 
 def _is_kept(database: Database, dataset_id: str, *, here: bool = False) -> bool:
-    """Whether records of this id are in use: anywhere, or as files of this machine."""
+    """Return True if records of this id are in use: anywhere, or as files of this machine."""
     try:
         upload = views.get(database, dataset_id)
     except NotFound:

@@ -28,7 +28,7 @@ class LedgerCheck:
         self._thread = threading.Thread(target=self._run, args=(begin_audit(database),), name="audit", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start to check the ledger in the background."""
         self._thread.start()
 
     def stop(self) -> None:

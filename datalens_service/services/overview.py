@@ -1,4 +1,4 @@
-"""What an operator watches: jobs by state, the queues, the pace of releases, and the accounts. Public numbers only.
+"""Figures that an operator watches: jobs by state, the queues, the pace of releases, and the accounts.
 
 Everything is read from the database when it is asked for, so every replica of the API gives the same answer.
 """
@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import utc_now
 from datalens_service.disclosure import AllPublic, Public
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store import job_totals
@@ -62,8 +61,8 @@ class Overview:
 
 def overview(database: Database, *, now: datetime | None = None) -> Overview:
     """Read everything at one moment."""
-    now = now or utc_now()
     with database.session() as session:
+        now = now or read_database_clock(session)
         accounts = session.scalars(select(AccountRow)).all()
         return Overview(
             jobs=_by_state(session),

@@ -1,13 +1,13 @@
-"""What released models say of images that somebody sends: read in a confined process, not kept, not logged.
+"""Classifies images that somebody sends: read in a confined process, not kept, not logged.
 
 an upload ──▶ confined process: images.npy ──▶ process with torch ──▶ answer
 """
 
+import fcntl
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,7 +21,7 @@ from datalens_service.errors import InvalidInput
 from datalens_service.programs.child_program import Places, run_program
 from datalens_service.programs.individual_epsilon import RealisedEpsilon, check_one_record
 from datalens_service.settings import Settings
-from datalens_service.store.disk import translated
+from datalens_service.store.disk import lock_folder, translated
 
 MOST_IMAGES: Final = 1_000
 MOST_BYTES: Final = 2**26
@@ -32,7 +32,7 @@ _PREFIX: Final = "images-"
 
 @dataclass(frozen=True)
 class Predicted:
-    """What a classifier says of images."""
+    """A classifier's answers for images."""
 
     probabilities: NDArray[np.float32]
     names: tuple[str, ...]
@@ -87,9 +87,9 @@ class Predictions:
             return RealisedEpsilon.model_validate_json(out.read_bytes())
 
     def remove_leftovers(self) -> None:
-        """Remove images that a killed process left."""
-        for path in self._folder.glob(f"{_PREFIX}*"):
-            if path.stat().st_mtime < time.time() - 2 * SECONDS:
+        """Remove images that a killed process left, unless another process reads some now."""
+        with suppress(BlockingIOError), lock_folder(self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            for path in self._folder.glob(f"{_PREFIX}*"):
                 shutil.rmtree(path, ignore_errors=True)
 
     @contextmanager
@@ -99,9 +99,12 @@ class Predictions:
             raise InvalidInput(f"The file is larger than {MOST_BYTES // 2**20} MiB. Send fewer images at once.")
         if not isinstance(sent, Path) and len(sent) > most:
             raise InvalidInput(f"Send at most {most:,} images at once.")
-        with translated("The images could not be read; free the disk of ⟦DATALENS_DATA_DIR⟧."):
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=self._folder, ignore_cleanup_errors=True) as name:
+        with ExitStack() as held:
+            with translated("The images could not be read; free the disk of ⟦DATALENS_DATA_DIR⟧."):
+                held.enter_context(lock_folder(self._folder, fcntl.LOCK_SH))
+            name = held.enter_context(
+                tempfile.TemporaryDirectory(prefix=_PREFIX, dir=self._folder, ignore_cleanup_errors=True)
+            )
             images, names = Path(name) / "images.npy", tuple[str, ...]()
             if isinstance(sent, Path):
                 images, names = decode_images(sent, Path(name), self._confinement, most)

@@ -1,4 +1,4 @@
-"""What a training request costs the account of its data set, and whether it may start from public images.
+"""Prices a training request for the account of its data set, and checks whether it may start from public images.
 
 Only a data set that was declared public when it was uploaded is one of those.
 """
@@ -46,7 +46,7 @@ class Quote:
 
     @property
     def fits(self) -> bool:
-        """Whether the remaining budget covers the plan."""
+        """Return True if the remaining budget covers the plan."""
         return self.account.covers(self.plan.charge())
 
     @property
@@ -87,7 +87,7 @@ def _price(spec: TrainingSpec | RequestedSpec, schema: Schema, delta: float) -> 
 
 
 def _with_delta(spec: TrainingSpec, delta: float) -> TrainingSpec:
-    """One account has one δ: statements at different δ do not add up."""
+    """Give the request the δ of its account: statements at different δ do not add up."""
     if spec.delta not in (None, delta):
         kept = decimal_text(delta)
         raise InvalidDelta(f"The budget of this data set is kept at δ = {kept}; name that one or leave it out.")
@@ -95,7 +95,7 @@ def _with_delta(spec: TrainingSpec, delta: float) -> TrainingSpec:
 
 
 class JobPrivacy(BaseModel):
-    """What a job has spent so far."""
+    """The budget that a job has spent so far."""
 
     epsilon_spent: Stated = Field(description="ε at `delta` of the releases made so far, rounded up.")
     epsilon_limit: Stated = Field(description="ε the job may spend.")
@@ -159,6 +159,6 @@ def check_public_data(database: Database, tenant_id: str, dataset_id: str, priva
 
 
 def describe_public_data(public: StoredDataset) -> str:
-    """What a plan and the page of a job say of it."""
+    """Say what a plan and the page of a job state about the public data."""
     images = describe_public_images(f"the data set “{public.name}” ({public.id})", public.schema.public_license)
     return f"Public images are used beside the private ones: {images}. {OF_PUBLIC_IMAGES}"

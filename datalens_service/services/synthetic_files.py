@@ -41,11 +41,11 @@ _KEY_LENGTH: Final = 16
 
 @dataclass(frozen=True)
 class Selection:
-    """Which synthetic images somebody asks for.
+    """The synthetic images that somebody asks for.
 
     Attributes:
-        synthetic_images: How many in all; None takes as many as are usual there.
-        per_class: How many of each class, instead.
+        synthetic_images: Number of images in all; None takes as many as are usual there.
+        per_class: Number of images of each class, instead.
         classes: Names of classes, or their numbers in label order, which take turns; empty takes all.
         seed: None takes those that the job has packed, as far as they go.
     """
@@ -96,7 +96,7 @@ def _find_label(name: str, schema: Schema) -> int:
 
 @dataclass(frozen=True)
 class BundleRequest:
-    """What goes into a bundle.
+    """The content of a bundle.
 
     Attributes:
         title: Public name; None names the job.
@@ -109,7 +109,7 @@ class BundleRequest:
 
 @dataclass(frozen=True)
 class ImageRequest:
-    """What the process that makes a file of images is told.
+    """Input of the process that makes a file of images.
 
     Attributes:
         labels: Classes that take turns; empty for all.
@@ -246,7 +246,7 @@ class SyntheticFiles:
         if (kept := self._find(key, format)) is not None:
             return kept
         with self._places.take():
-            # Who waited may have waited for the same.
+            # A request that waited may have waited for the same file.
             return self._find(key, format) or self._create(key, format, make)
 
     def _find(self, key: str, format: str) -> SyntheticFile | None:

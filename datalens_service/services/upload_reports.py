@@ -1,4 +1,4 @@
-"""What is kept of how an upload was read, for its owner alone; it is deleted with the data.
+"""The report of how an upload was read, for its owner alone; it is deleted with the data.
 
 Its owner looks at the review before class names become public and the budget opens.
 """
@@ -20,8 +20,8 @@ PRIVATE_READS = ("reading the upload",)
 
 _IGNORED: Final = (NoticeCode.IGNORED_FILES, NoticeCode.IGNORED_SPLIT, NoticeCode.UNREADABLE_LEFT_OUT)
 MESSAGE: Final = (
-    "Once confirmed, these class names are public for good: they stand in every card, generator and report that is "
-    "passed on. None of them may name or number a person. Nothing is charged or published before."
+    "Once confirmed, these class names are public for good: every card, generator and report that you pass on "
+    "states them. None of them may name or number a person. Nothing is charged or published before you confirm."
 )
 
 
@@ -31,12 +31,12 @@ class ReviewedClass(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     name: str
-    train: int = Field(description="Images to train on.")
-    test: int = Field(description="Images to test on.")
+    train: int = Field(description="Training images.")
+    test: int = Field(description="Test images.")
 
 
 class ClassReview(BaseModel):
-    """How an upload was read, for its owner to confirm. Private."""
+    """Says how an upload was read, for its owner to confirm. Private."""
 
     # `message` is computed, so it is ignored where a review is read back.
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -62,14 +62,13 @@ class ClassReview(BaseModel):
     @computed_field(description="What a confirmation means.")  # type: ignore[prop-decorator]
     @property
     def message(self) -> str:
-        """What a confirmation means."""
         return MESSAGE
 
     @classmethod
     def from_counts(
         cls, schema: Schema, counts: Counts, notices: tuple[Notice, ...], expires_at: datetime | None = None
     ) -> Self:
-        """What there is to confirm of images that were read."""
+        """List what there is to confirm of images that were read."""
         return copied(
             cls,
             schema,
@@ -89,10 +88,10 @@ def _reviewed_classes(counts: Counts) -> tuple[ReviewedClass, ...]:
 
 
 class Reading(BaseModel):
-    """Of an upload that can be used. Private.
+    """The report of an upload that can be used. Private.
 
     Attributes:
-        notices: What was read otherwise than the owner may expect, and what it shares.
+        notices: Parts that were read otherwise than the owner may expect, and shared records.
         joined: The account that pays for it, if that is one of before.
     """
 
@@ -106,7 +105,7 @@ class Reading(BaseModel):
 
     @classmethod
     def from_decoded(cls, decoded: Decoded, review: ClassReview | None = None) -> Self:
-        """Before there is a data set."""
+        """Build the report before there is a data set."""
         return cls(format=decoded.format, counts=decoded.counts, notices=decoded.notices, review=review)
 
     def ready(self, links: tuple[Notice, ...], joined: Joined | None) -> Self:
@@ -115,6 +114,6 @@ class Reading(BaseModel):
 
 
 def invalid_report(error: DatalensError) -> dict[str, Any]:
-    """Of an upload that cannot be used. Private."""
+    """Report on an upload that cannot be used. Private."""
     report: dict[str, Any] = {"code": error.slug, "detail": error.text}
     return report | error.validation_errors if isinstance(error, Refused) else report

@@ -40,7 +40,7 @@ class Validator:
         self._thread.start()
 
     def submitted(self) -> None:
-        """There is something to do."""
+        """Wake the loop, as there is something to do."""
         self._wanted.set()
 
     def stop(self) -> None:
@@ -98,7 +98,7 @@ def remove_strays(database: Database, data_dir: Path) -> None:
     files = set(folder.glob("upl_*"))
     # Read after the files: what is new by then is not among them.
     waiting = validations.in_state(database, DatasetState.VALIDATING)
-    known_names = upload_sessions.known(database) | {one.upload_id for one in waiting}
+    known_names = upload_sessions.read_lengths(database).keys() | {one.upload_id for one in waiting}
     for path in files:
         if path.name not in known_names:
             path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Why a job does not go on: what is in the way of a worker that could take it, or that its worker is silent.
+"""Explains why a job does not go on: what keeps workers from taking it, or that its worker is silent.
 
 Counts of others' jobs are told to nobody.
 """
@@ -21,23 +21,23 @@ from datalens_service.store.jobs.jobs import Job, JobState
 _SOON: Final = timedelta(minutes=1)
 """Within which a free worker takes a job, and the first worker of a new service begins."""
 _GIVEN_BACK: Final = (
-    "Its last worker gave it back or was lost, perhaps for want of memory; it goes on where it was as soon as a worker "
-    "is free."
+    "Its last worker gave it back or was lost, perhaps because it ran out of memory; it continues as soon as "
+    "a worker is free."
 )
-_BUSY: Final = "Workers are busy with other jobs; it is taken as soon as one of them has ended."
-_NOBODY: Final = "A worker is alive, and has not taken it for a minute: the operator sees why in the worker's log."
+_BUSY: Final = "Workers are busy with other jobs; this one starts as soon as one of them has ended."
+_NOBODY: Final = "A worker is alive but has not taken it for a minute; the worker's log tells the operator why."
 _ASK: Final = "the operator has to start one."
 _NEVER: Final = f"No worker has been at work yet: {_ASK}"
 _NO_GPU: Final = (
-    "It waits for a worker with a GPU, and none of those at work has one; a worker without one would end it, uncharged."
+    "It waits for a worker with a GPU, and no worker at work has one; a worker without a GPU would end it, uncharged."
 )
 
 
 def explain_waiting(database: Database, faults: Mapping[str, str], found: Sequence[Job]) -> dict[str, str]:
-    """By the id of each job that does not go on the reason, for its reader's voice.
+    """Map the id of each job that does not go on to the reason, in its reader's voice.
 
     Args:
-        faults: What is wrong with the surroundings of the service, by part.
+        faults: Faults of the surroundings of the service, by part.
     """
     states = {job.state for job in found}
     if JobState.QUEUED not in states and not (JobState.RUNNING in states and _any_silent(database, found)):
@@ -55,10 +55,10 @@ def explain_job(job: Job, faults: Mapping[str, str], attendance: Attendance) -> 
 
 
 def check_workers(database: Database, started: float) -> None:
-    """Whether a worker is there for every job that waits, and for the next one.
+    """Check that a worker is there for every job that waits, and for the next one.
 
     Args:
-        started: When the service was, on the monotonic clock; workers have a minute to begin after it.
+        started: Start of the service, on the monotonic clock; workers have a minute to begin after it.
 
     Raises:
         WorkerUnavailable: None is alive, or none of those alive could take a job.
@@ -81,9 +81,9 @@ def _any_silent(database: Database, found: Sequence[Job]) -> bool:
 def _explain_silence(job: Job, attendance: Attendance) -> str | None:
     if job.lease_until is None or not job.is_silent(attendance.now):
         return None
-    lost = f"Nothing is heard of its worker, whose lease ended at {_say(job.lease_until)}."
+    lost = f"Its worker is silent; its lease ended at {_say(job.lease_until)}."
     rest = _explain_absence(attendance, job.queue) if job.queue not in attendance.busy else None
-    return f"{lost} {rest or 'Another worker goes on where it was.'}"
+    return f"{lost} {rest or 'Another worker will continue it.'}"
 
 
 def _explain_queue(job: Job, faults: Mapping[str, str], attendance: Attendance) -> str | None:
@@ -103,7 +103,7 @@ def _explain_queue(job: Job, faults: Mapping[str, str], attendance: Attendance) 
 
 
 def _explain_absence(attendance: Attendance, queue: str | None, what: str = "worker") -> str | None:
-    """Why no worker of a queue can take a job; None if one can."""
+    """Say why no worker of a queue can take a job; None if one can."""
     alive = attendance.alive(queue)
     if alive:
         troubles = [worker.trouble for worker in alive]

@@ -63,7 +63,7 @@ class LogLine:
         return _LINE.validate_python(charge.model_dump(include=set(cls.__slots__)))
 
     def encoded(self) -> bytes:
-        """As it stands in the file."""
+        """Return the line as it stands in the file."""
         # A slack of 0 is left out: lines of charges without one are as they always were.
         return _LINE.dump_json(self, exclude_defaults=True) + b"\n"
 
@@ -72,7 +72,7 @@ _LINE: Final = TypeAdapter(LogLine)
 
 
 class LogSlice(NamedTuple):
-    """What lies behind a given length of the log.
+    """The part of the log behind a given length.
 
     Attributes:
         lines: Complete ones, oldest first.
@@ -84,12 +84,12 @@ class LogSlice(NamedTuple):
 
 
 class LogIndex(NamedTuple):
-    """Where the lines of accounts are: a start keeps 8 bytes for each, and reads those of one account at a time.
+    """The places of accounts' lines: a start keeps 8 bytes for each, and reads those of one account at a time.
 
     Attributes:
         starts: Bytes before each line, by account, oldest first.
-        dataset_ids: All that lines name.
-        length: As that of a slice.
+        dataset_ids: All data sets that lines name.
+        length: Bytes of the log up to the end of the last line.
     """
 
     starts: Mapping[str, Sequence[int]]
@@ -133,7 +133,7 @@ class ChargeLog:
         """Write lines that the log has lost, unless another process has written them.
 
         Args:
-            length: Of the log, when they were looked for.
+            length: Length of the log when they were looked for.
 
         Raises:
             LedgerCorrupt: The log is shorter now.
@@ -149,8 +149,8 @@ class ChargeLog:
         """Mark a line whose charge is certain not to be committed, so that it is not read any more.
 
         Args:
-            line: As it was appended.
-            end: What `append` returned.
+            line: The line that was appended.
+            end: The length that `append` returned.
 
         Raises:
             StoreUnavailable: The disk did not take it.
@@ -174,7 +174,7 @@ class ChargeLog:
         return _check_as_left(account_id, lambda: self.read_after(checked, account_id)).length
 
     def read(self) -> list[LogLine]:
-        """All complete lines, oldest first.
+        """Return all complete lines, oldest first.
 
         Raises:
             LedgerCorrupt: A line in the middle cannot be read.
@@ -183,7 +183,7 @@ class ChargeLog:
         return self.read_after(0).lines
 
     def read_after(self, checked: int, account_id: str | None = None) -> LogSlice:
-        """What lies behind the first `checked` bytes, of all accounts or of one.
+        """Read what lies behind the first `checked` bytes, of all accounts or of one.
 
         Raises:
             LedgerCorrupt: There are not so many, or a line there cannot be read.
@@ -193,7 +193,7 @@ class ChargeLog:
             return _portion(file, checked, account_id)
 
     def index(self, checked: int = 0) -> LogIndex:
-        """Where the lines behind the first `checked` bytes are.
+        """Return where the lines behind the first `checked` bytes are.
 
         Raises:
             LedgerCorrupt: There are not so many, or a line there cannot be read.
@@ -282,7 +282,7 @@ def _take_back(file: FileIO, start: int, data: bytes) -> None:
 
 
 def _mark_withdrawn(file: FileIO, start: int) -> None:
-    """One byte, in place: a full disk takes it, and no crash can leave half of it."""
+    """Overwrite one byte, in place: a full disk takes it, and no crash can leave half of it."""
     file.seek(start)
     file.write(_WITHDRAWN)
     os.fsync(file.fileno())
@@ -309,7 +309,7 @@ def _portion(file: FileIO, checked: int, account_id: str | None = None) -> LogSl
 
 
 def _scan(file: FileIO, checked: int) -> Iterator[tuple[int, LogLine | None]]:
-    """Where each complete line behind the first `checked` bytes ends, and the line itself unless it was withdrawn.
+    """Yield the end of each complete line behind the first `checked` bytes, and the line unless it was withdrawn.
 
     Reads nothing before them but the line feed.
     """
@@ -330,7 +330,7 @@ def _scan(file: FileIO, checked: int) -> Iterator[tuple[int, LogLine | None]]:
 
 
 def _check_as_left(account_id: str, read: Callable[[], LogSlice]) -> LogSlice:
-    """What was read for the account, if it is nothing."""
+    """Return what was read for the account; refuse it unless it is empty."""
     try:
         portion = read()
     except LedgerCorrupt as error:

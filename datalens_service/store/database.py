@@ -9,10 +9,9 @@ the connection breaks in the middle of the commit nobody can tell; that is Store
 from __future__ import annotations
 
 import functools
-import sqlite3
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,14 +22,17 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
 import migrations
-from datalens_service.errors import InsufficientStorage, InvalidInput, StoreUnavailable
+from datalens_service.clock import utc_now  # noqa: TID251 (SQLite has no clock but this machine's)
+from datalens_service.errors import InvalidInput, StoreUnavailable
+from datalens_service.store import patience
 from datalens_service.store.charge_log import ChargeLog, LogIndex
+from datalens_service.store.database_errors import READ_ONLY, translate
 from datalens_service.store.patience import is_impatient
 from migrations import new_database
 
@@ -42,21 +44,29 @@ _BUSY_SECONDS = 30
 _POOL_SECONDS = 30
 _SQLITE_CONNECTIONS = 60
 # A process that is frozen in the middle of a transaction must not hold the row locks of an account for ever.
-_POSTGRESQL_OPTIONS = "-c lock_timeout=30s -c idle_in_transaction_session_timeout=60s"
-_LOCK_SECONDS = 5
-"""Longest wait of a request for a row that somebody else holds, or for SQLite's writer."""
-
+_TIMEOUTS = {"lock_timeout": 30, "idle_in_transaction_session_timeout": 60}
+_POSTGRESQL_OPTIONS = " ".join(f"-c {name}={seconds}s" for name, seconds in _TIMEOUTS.items())
 _CONNECT_SECONDS = 10
 _UNANSWERED_MILLISECONDS = 30_000
 _MIGRATIONS = str(Path(migrations.__file__).parent)
 _MIGRATION_LOCK = 0x646C_6D69
 _BEGIN = "datalens_begin"
 _WAIT = "datalens_wait"
-_DISK_FULL = "53100"
-_LOCKED = "55P03"
-_OTHER_TABLES = ("42P01", "42703")
-"""SQLSTATE of a table or column that is not there."""
-_DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+_OLDEST = (14,)
+"""Version of PostgreSQL; those before it get no repairs any more."""
+
+_SAFE_SQLITE = {"journal_mode": ("wal",), "synchronous": ("2", "3"), "foreign_keys": ("1",)}
+_SAFE_POSTGRESQL = {
+    "synchronous_commit": ("on", "remote_apply"),
+    "fsync": ("on",),
+    "full_page_writes": ("on",),
+    "session_replication_role": ("origin",),
+}
+"""Values of each setting with which no commit is forgotten."""
+
+_TRUSTING = ("allow", "prefer", "require")
+"""Values of sslmode with which libpq takes any certificate, or none."""
+
 
 TRIGGERS = frozenset(
     {
@@ -79,11 +89,11 @@ TRIGGERS = frozenset(
 
 
 class Database:
-    """Where everything durable lives.
+    """The database, which holds everything durable.
 
     Args:
         url: SQLAlchemy URL of an SQLite file or a PostgreSQL database.
-        log: Where every charge is written before it is committed; None keeps no second record.
+        log: Log in which every charge is written before it is committed; None keeps no second record.
         connections: Most connections that this process opens to PostgreSQL.
 
     Attributes:
@@ -106,7 +116,7 @@ class Database:
 
     @property
     def dialect(self) -> str:
-        """`sqlite` or `postgresql`."""
+        """Return the dialect, `sqlite` or `postgresql`."""
         return self._engine.dialect.name
 
     @contextmanager
@@ -131,7 +141,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Generator[Session]:
-        """All or nothing; durable when the block has been left without an exception.
+        """Commit all or nothing; durable when the block has been left without an exception.
 
         Raises:
             InsufficientStorage: The disk of the database is full.
@@ -141,14 +151,12 @@ class Database:
         with self._alone() as seconds, _translated(self._server), writing as session, session.begin():
             if self.dialect == "sqlite":
                 session.connection(execution_options={_WAIT: seconds})
-            elif is_impatient():
-                session.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_SECONDS}s'"))
             yield session
 
     @contextmanager
     def _alone(self) -> Generator[float]:
         """The turn of this thread to write, and how long it may still wait for writers of other processes."""
-        seconds = _LOCK_SECONDS if is_impatient() else _BUSY_SECONDS
+        seconds = patience.SECONDS if is_impatient() else _BUSY_SECONDS
         if self._turn is None:
             yield seconds
             return
@@ -176,21 +184,29 @@ class Database:
         """Refuse to start on a database that could forget or alter a charge.
 
         Raises:
-            StoreUnavailable: Naming the first setting that is unsafe and its remedy.
+            StoreUnavailable: Naming the first setting that is unsafe, or whatever else is wrong, and its remedy.
         """
-        # Of connections that write, and without waiting for whoever writes now.
+        # A connection that may write, but does not wait for the present writer.
         looking = self._engine.execution_options(**{_BEGIN: "BEGIN"})
         with _translated(self._server), looking.connect() as connection:
-            for setting, actual, accepted in _durability(connection):
-                if actual not in accepted:
-                    raise StoreUnavailable(
-                        f"The database setting {setting} is {actual!r} and can lose charges; set it to {accepted[0]!r}."
-                    )
+            _check_settings(connection)
             _check_revision(connection)
             _check_triggers(connection)
 
+    def check_certificate(self) -> None:
+        """Refuse a URL that asks for TLS and takes any certificate.
+
+        Raises:
+            StoreUnavailable: Saying what the URL has to name.
+        """
+        if self._engine.url.query.get("sslmode") in _TRUSTING:
+            raise StoreUnavailable(
+                "⟦DATALENS_DATABASE_URL⟧ takes any certificate: whoever answers in the place of PostgreSQL reads and "
+                "changes what is sent to it. Name sslmode=verify-full."
+            )
+
     def dispose(self) -> None:
-        """Close all connections."""
+        """Close all connections of the pool."""
         self._reader.dispose()
         self._engine.dispose()
 
@@ -223,49 +239,12 @@ def _translated(server: Server | None) -> Generator[None]:
         with nullcontext() if server is None else server.admit():
             yield
     except PoolTimeout as error:
-        raise StoreUnavailable(
-            f"All connections to the database were in use for {_POOL_SECONDS} seconds, so nothing happened; repeat."
-        ) from error
+        raise StoreUnavailable("All connections to the database stayed in use, so nothing happened; repeat.") from error
     except DBAPIError as error:
-        # PostgreSQL reports a session that it ended for idling in a transaction (25P03) as an internal error.
-        if error.connection_invalidated:
-            raise StoreUnavailable(
-                "The connection to the database was lost; look whether the operation happened, then repeat."
-            ) from error
-        if getattr(error.orig, "sqlite_errorcode", None) in _DAMAGED:
-            raise StoreUnavailable("The file of the database is damaged, or none: restore it from a backup.") from error
-        if _has_other_tables(error.orig):
-            raise StoreUnavailable(
-                "The database has the tables of another version of the service, so nothing happened: run one version."
-            ) from error
-        if not isinstance(error, OperationalError | InterfaceError):
+        told = translate(error)
+        if told is None:
             raise
-        if getattr(error.orig, "sqlstate", None) == _LOCKED:
-            raise StoreUnavailable(
-                "Another process holds the row that this needs, so nothing happened; repeat."
-            ) from error
-        if _is_full(error.orig):
-            raise InsufficientStorage(
-                "The disk of the database is full or over its quota, so nothing happened; free it, then repeat."
-            ) from error
-        raise StoreUnavailable(
-            "The database did not take the operation, so it did not happen; check its disk and connection, then repeat."
-        ) from error
-
-
-def _is_full(error: BaseException | None) -> bool:
-    """Both databases undo the whole transaction then."""
-    if isinstance(error, sqlite3.Error):
-        # A quota comes as the second: SQLite knows ENOSPC only.
-        return getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
-    return getattr(error, "sqlstate", None) == _DISK_FULL
-
-
-def _has_other_tables(error: BaseException | None) -> bool:
-    """Somebody migrated the database under this process."""
-    if isinstance(error, sqlite3.Error):
-        return str(error).startswith(("no such table", "no such column"))
-    return getattr(error, "sqlstate", None) in _OTHER_TABLES
+        raise told from error
 
 
 def _checked(url: str) -> URL:
@@ -315,6 +294,7 @@ def _postgresql_arguments() -> dict[str, str | int]:
 def _prepare_sqlite(query_only: str, connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
     # The driver must not open transactions on its own; the engine does.
     connection.isolation_level = None
+    connection.create_function("clock_timestamp", 0, _tell_time)
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=FULL")
@@ -322,6 +302,11 @@ def _prepare_sqlite(query_only: str, connection: DBAPIConnection, _record: Conne
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.execute(f"PRAGMA query_only={query_only}")
     cursor.close()
+
+
+def _tell_time() -> str:
+    """Return the present instant as SQLite keeps it, for `PRESENT` of the tables."""
+    return utc_now().strftime("%Y-%m-%d %H:%M:%S.%f")
 
 
 def _ignore_references(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
@@ -345,18 +330,35 @@ def _begin_sqlite(begin: str, connection: Connection) -> None:
     connection.exec_driver_sql(options.get(_BEGIN, begin))
 
 
-def _durability(connection: Connection) -> list[tuple[str, str, tuple[str, ...]]]:
-    """(setting, value found, values accepted) of everything durability rests on."""
+def _check_settings(connection: Connection) -> None:
+    """Refuse settings with which a commit could be forgotten, or a lock held for ever."""
     if connection.dialect.name == "sqlite":
-        expected = {"journal_mode": ("wal",), "synchronous": ("2", "3"), "foreign_keys": ("1",)}
-        return [(name, str(connection.scalar(text(f"PRAGMA {name}"))), values) for name, values in expected.items()]
-    expected = {
-        "synchronous_commit": ("on", "remote_apply"),
-        "fsync": ("on",),
-        "full_page_writes": ("on",),
-        "session_replication_role": ("origin",),
-    }
-    return [(name, str(connection.scalar(text(f"SHOW {name}"))), values) for name, values in expected.items()]
+        found = {name: str(connection.scalar(text(f"PRAGMA {name}"))) for name in _SAFE_SQLITE}
+        _check_durability(found, _SAFE_SQLITE)
+        return
+    if (connection.dialect.server_version_info or _OLDEST) < _OLDEST:
+        raise StoreUnavailable(f"The service needs PostgreSQL {_OLDEST[0]} or later; upgrade the server.")
+    names = [*_SAFE_POSTGRESQL, *_TIMEOUTS, "transaction_read_only"]
+    query = text("SELECT name, setting FROM pg_settings WHERE name = ANY(:names)")
+    settings = {row.name: row.setting for row in connection.execute(query, {"names": names})}
+    if settings["transaction_read_only"] == "on":
+        raise StoreUnavailable(READ_ONLY)
+    _check_durability(settings, _SAFE_POSTGRESQL)
+    for name, seconds in _TIMEOUTS.items():
+        if settings[name] == "0":
+            raise StoreUnavailable(
+                f"The database setting {name} is not in force, so a frozen process could hold an account for ever. A "
+                f"pooler dropped it: run ALTER ROLE … SET {name} = '{seconds}s' for the user of the service, and "
+                "restart the pooler."
+            )
+
+
+def _check_durability(found: Mapping[str, str], safe: Mapping[str, tuple[str, ...]]) -> None:
+    for setting, accepted in safe.items():
+        if found[setting] not in accepted:
+            raise StoreUnavailable(
+                f"The database setting {setting} is {found[setting]!r} and can lose charges; set it to {accepted[0]!r}."
+            )
 
 
 def _alembic_config(connection: Connection) -> alembic.config.Config:

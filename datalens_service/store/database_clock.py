@@ -1,15 +1,24 @@
-"""The one clock that leases are measured by.
+"""The one clock that decides what expires, is deleted or is admitted, and that rows are dated by.
 
-Clocks of workers differ. A worker whose clock is a minute fast would find every lease of the others run out, and one
-whose clock is slow would take leases that have ended already (docs/decisions/0053-one-queue-one-clock.md).
+Clocks of machines differ. A worker whose clock is a minute fast would find every lease of the others run out
+(docs/decisions/0053-one-queue-one-clock.md); an API host that is days ahead would delete uploads and end sessions, one
+that is behind would admit expired keys. No other module may ask a machine for the time, except for what it only shows.
+
+SQLite has no clock but that of the one machine that its file is on.
 """
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import utc_now
+from datalens_service.clock import duration, utc_now  # noqa: TID251 (SQLite's clock, and what is compared)
+from datalens_service.errors import StoreUnavailable
+from datalens_service.store.database import Database
+from datalens_service.store.tables import PRESENT
+
+_TOLERATED: Final = timedelta(seconds=5)
 
 
 def read_database_clock(session: Session) -> datetime:
@@ -19,5 +28,28 @@ def read_database_clock(session: Session) -> datetime:
     """
     if session.get_bind().dialect.name == "sqlite":
         return utc_now()
-    now: datetime = session.scalars(select(func.clock_timestamp())).one()
+    now: datetime = session.scalars(select(PRESENT)).one()
     return now.astimezone(UTC)
+
+
+def read_clock(database: Database) -> datetime:
+    """Read the same clock outside of transactions."""
+    with database.session() as session:
+        return read_database_clock(session)
+
+
+def check_clock(database: Database) -> None:
+    """Check that this machine and the database agree what time it is; with SQLite there is nothing to compare.
+
+    Raises:
+        StoreUnavailable: By more than five seconds, and more than the question took.
+    """
+    before = utc_now()
+    now = read_clock(database)
+    ahead, behind = before - now, now - utc_now()
+    if max(ahead, behind) > _TOLERATED:
+        which = "ahead of" if ahead > behind else "behind"
+        raise StoreUnavailable(
+            f"The clock of an API host is {duration(max(ahead, behind).total_seconds())} {which} the database's, which "
+            "decides what expires; synchronise both."
+        )

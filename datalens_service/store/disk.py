@@ -1,6 +1,7 @@
 """Disks: what a rename or a new file needs to survive a power cut, and what it means when one is full."""
 
 import errno
+import fcntl
 import os
 import re
 import shutil
@@ -21,7 +22,7 @@ _QUOTED = re.compile(r"\(os error (\d+)\)")
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether a disk or a quota is used up."""
+    """Return True if a disk or a quota is used up."""
     if isinstance(error, OSError):
         return error.errno in _FULL
     # safetensors quotes the operating system in an error of its own.
@@ -30,7 +31,7 @@ def is_full(error: BaseException) -> bool:
 
 
 def is_of_disk(error: OSError) -> bool:
-    """Whether a disk is used up, cannot be written, or fails."""
+    """Return True if a disk is used up, cannot be written, or fails."""
     return error.errno in (*_FULL, *_BROKEN)
 
 
@@ -38,7 +39,7 @@ def unavailable(error: OSError, detail: str) -> StoreUnavailable:
     """The error to raise instead of `error`: of its own type where the disk is full.
 
     Args:
-        detail: What did not happen, and what to do.
+        detail: A sentence on what did not happen, and what to do.
     """
     return InsufficientStorage(detail) if is_full(error) else StoreUnavailable(detail)
 
@@ -57,12 +58,28 @@ def translated(detail: str) -> Generator[None]:
         raise unavailable(error, detail) from error
 
 
+@contextmanager
+def lock_folder(folder: Path, kind: int) -> Generator[None]:
+    """Hold a lock on a folder, which is made if need be, until the block is left or the process ends.
+
+    Args:
+        kind: As `fcntl.flock` takes it: whoever uses what lies there shares it, whoever removes leftovers does not.
+
+    Raises:
+        BlockingIOError: It must not wait, and another process holds the lock.
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (folder / ".lock").open("w") as file:
+        fcntl.flock(file, kind)
+        yield
+
+
 def check_writable(folder: Path, name: str) -> None:
     """Refuse a disk that is full, or about to be: less than `RESERVED_BYTES` free, or no durable write.
 
     Args:
         folder: On it; one that is not there yet counts as the folder it will be made in.
-        name: What the operator calls it.
+        name: The operator's name for it.
 
     Raises:
         InsufficientStorage: It is full.

@@ -30,7 +30,7 @@ def signing_key(database: Database) -> SigningKey:
 
 
 class Purpose(StrEnum):
-    """What a signature is for; the salt of its key."""
+    """The purpose of a signature; the salt of its key."""
 
     BROWSER_SESSION = "datalens browser session"
     FORM = "datalens form"

@@ -1,4 +1,4 @@
-"""What the jobs of tenants come to: kept for those that have ended, added up for the few that have not.
+"""Totals of the jobs of tenants: kept for those that have ended, added up for the few that have not.
 
 A trigger of the database keeps the totals in the transaction in which a job ends, whatever process ends it, also one of
 an older version that runs during an upgrade. PostgreSQL fires it as the transaction commits: no process holds a row of
@@ -27,7 +27,7 @@ def read_totals(session: Session, tenant_id: str | None = None) -> list[JobTotal
     kept = select(JobTotalsRow.__table__)
     if tenant_id is not None:
         kept = kept.where(JobTotalsRow.tenant_id == tenant_id)
-    # Of all tenants: SQLite would find those of one by an index of all of its jobs.
+    # The sum is over all tenants: SQLite would find those of one by an index of all of its jobs.
     others = _sum(session.get_bind().dialect.name, JobRow.state.in_(("queued", "running", "paused")))
     totals = session.scalars(select(JobTotalsRow).from_statement(kept.union_all(others)))
     return [total for total in totals if tenant_id in (None, total.tenant_id)]
@@ -77,7 +77,7 @@ def _sum(dialect: str, which: ColumnElement[bool]) -> Select[Any]:
 
 
 def _whole_second(dialect: str, at: InstrumentedAttribute[Any]) -> ColumnElement[int]:
-    """Seconds since 1970."""
+    """Return an expression for a time in whole seconds since 1970."""
     if dialect == "sqlite":
         return cast(func.strftime("%s", at), BigInteger)
     return cast(func.extract("epoch", func.date_trunc("second", at)), BigInteger)

@@ -23,7 +23,7 @@ _UNKNOWN = "The cursor is not one that this list handed out; start again without
 Item = TypeVar("Item")
 Entity = TypeVar("Entity")
 Row = tuple[InstrumentedAttribute[datetime], InstrumentedAttribute[str]]
-"""When a row was created, and its id."""
+"""The columns of a row's creation time and id."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def list_page(
     limit: int,
     cursor: str | None,
 ) -> Page[Item]:
-    """One page of a query, newest first."""
+    """Read one page of a query, newest first."""
     if cursor is not None:
         query = query.where(after(cursor, row))
     created_at, identifier = row
@@ -74,7 +74,8 @@ def after(cursor: str, row: Row, *elsewhere: Row) -> ColumnElement[bool]:
     """Condition that selects the rows behind `cursor`.
 
     Args:
-        elsewhere: Where the row of the cursor may be as well, in the order of looking; without any, it is in the list.
+        elsewhere: Other tables that may have the row of the cursor, in the order of looking; without any, it is in the
+            list.
 
     Raises:
         InvalidInput: Not a cursor of ours.

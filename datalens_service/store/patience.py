@@ -1,4 +1,4 @@
-"""Who gives up soon on a database that does not answer: requests and the loops of workers.
+"""Marks the callers that give up soon on a database that does not answer: requests and the loops of workers.
 
 Jobs wait: whether a charge that was sent happens is known only once the server goes on.
 """
@@ -6,6 +6,9 @@ Jobs wait: whether a charge that was sent happens is known only once the server 
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
+
+SECONDS = 5
+"""Longest wait of who gives up soon: for a lock, for a connection, or for SQLite's writer."""
 
 _impatient: ContextVar[bool] = ContextVar("impatient", default=False)
 
@@ -21,5 +24,5 @@ def impatient() -> Generator[None]:
 
 
 def is_impatient() -> bool:
-    """Whether the caller gives up soon."""
+    """Return True if the caller gives up soon."""
     return _impatient.get()

@@ -1,4 +1,4 @@
-"""Whether a PostgreSQL server answers at all.
+"""Checks that a PostgreSQL server answers at all.
 
 The kernel acknowledges what a frozen server is sent: its connections look sound, and nothing ever comes back. So who
 has heard nothing for a while looks whether a new connection is answered. A slow statement is waited for, a silent
@@ -12,12 +12,15 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, Self, TypeVar
 
 import psycopg
+from psycopg import generators
 from psycopg.abc import PQGen
+from psycopg.pq import ExecStatus, TransactionStatus
 from sqlalchemy.engine.interfaces import Dialect
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from datalens_service.errors import StoreUnavailable
+from datalens_service.store import patience
 from datalens_service.store.patience import is_impatient
 
 _SILENCE_SECONDS: Final = 1.0
@@ -48,7 +51,8 @@ class Server:
             PoolTimeout: All are in use.
         """
         self._check()
-        if not self._free.acquire(timeout=self._seconds):
+        seconds = patience.SECONDS if is_impatient() else self._seconds
+        if not self._free.acquire(timeout=seconds):
             raise PoolTimeout
         try:
             self._check()
@@ -109,7 +113,7 @@ class Server:
 
 
 class _Connection(psycopg.Connection[Any]):
-    """One that the impatient leave when the server is silent."""
+    """A connection that the impatient leave when the server is silent."""
 
     _server: Server
     _parameters: dict[str, Any]
@@ -118,10 +122,36 @@ class _Connection(psycopg.Connection[Any]):
     def to(cls, server: Server, parameters: dict[str, Any]) -> Self:
         connection = cls.connect(**parameters)
         connection._server, connection._parameters = server, parameters
+        try:
+            connection._prepare_nothing_behind_a_pooler()
+        except psycopg.Error:
+            connection.close()
+            raise
         return connection
 
+    def _prepare_nothing_behind_a_pooler(self) -> None:
+        """A statement that was prepared in one session of the server would be looked for in another."""
+        self.autocommit = True
+        process = self.execute("SELECT pg_backend_pid()").fetchone()
+        self.autocommit = False
+        # A pooler names no process, or another one: who it will be is not known when a client comes.
+        if process != (self.info.backend_pid,):
+            self.prepare_threshold = None
+
+    def _start_query(self) -> PQGen[None]:
+        """As the driver does; the impatient wait less for locks, also when they read, without a message more."""
+        begins = not self.autocommit and self.pgconn.transaction_status == TransactionStatus.IDLE
+        if not begins or not is_impatient():
+            yield from super()._start_query()
+            return
+        bounded = f"; SET LOCAL lock_timeout = '{patience.SECONDS}s'".encode()
+        self.pgconn.send_query(self._get_tx_start_command() + bounded)
+        for result in (yield from generators.execute(self.pgconn)):
+            if result.status != ExecStatus.COMMAND_OK:
+                raise psycopg.errors.error_from_result(result)
+
     def wait(self, gen: PQGen[_T], *arguments: Any, **options: Any) -> _T:
-        """As the driver does, which resumes `gen` ten times a second whether or not anything came."""
+        """Wait as the driver does, which resumes `gen` ten times a second whether or not anything came."""
         return super().wait(self._attended(gen) if is_impatient() else gen, *arguments, **options)
 
     def _attended(self, gen: PQGen[_T]) -> PQGen[_T]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from sqlalchemy import CheckConstraint, ForeignKey, Index, String
 from sqlalchemy.orm import Mapped, mapped_column
 
-from datalens_service.store.tables import HASH_LENGTH, ID_LENGTH, Base
+from datalens_service.store.tables import HASH_LENGTH, ID_LENGTH, PRESENT, Base
 
 GENERATOR: Final = "generator"
 CLASSIFIER: Final = "classifier"
@@ -32,7 +32,7 @@ class JobEventRow(Base):
 
 
 class JobTotalsRow(Base):
-    """What jobs of a tenant come to that have ended alike (`store/job_totals.py`); kept by a trigger of `jobs`.
+    """Totals of a tenant's jobs that have ended alike (`store/job_totals.py`); kept by a trigger of `jobs`.
 
     `kind` is of the model that they make, or "audit". `artifact_bytes` are of files that anybody may have, `seconds`
     from first start to end.
@@ -75,7 +75,7 @@ class TenantRow(Base):
     name: Mapped[str] = mapped_column(String(200), unique=True)
     audit_seq: Mapped[int] = mapped_column(default=0)
     audit_hash: Mapped[str] = mapped_column(String(HASH_LENGTH))
-    created_at: Mapped[datetime]
+    created_at: Mapped[datetime] = mapped_column(default=PRESENT)
 
 
 class BrowserSessionRow(Base):
@@ -90,7 +90,7 @@ class BrowserSessionRow(Base):
 
 
 class AuditEntryRow(Base):
-    """Who did what to which object, and what came of it. `hash` covers all other columns."""
+    """Records who did what to which object, and what came of it. `hash` covers all other columns."""
 
     __tablename__ = "audit_entries"
     __table_args__ = (Index(None, "tenant_id", "actor", "at"),)
@@ -123,7 +123,7 @@ class ReleasedModelRow(Base):
     name: Mapped[str] = mapped_column(String(200))
     card: Mapped[dict[str, Any] | None]
     sha256: Mapped[str | None] = mapped_column(String(HASH_LENGTH))
-    created_at: Mapped[datetime]
+    created_at: Mapped[datetime] = mapped_column(default=PRESENT)
 
 
 class WebhookRow(Base):
@@ -138,7 +138,7 @@ class WebhookRow(Base):
     secret: Mapped[str] = mapped_column(String(128))
     events: Mapped[str]
     enabled: Mapped[bool]
-    created_at: Mapped[datetime]
+    created_at: Mapped[datetime] = mapped_column(default=PRESENT)
 
 
 class DeliveryRow(Base):
@@ -161,5 +161,5 @@ class DeliveryRow(Base):
     next_attempt_at: Mapped[datetime]
     status: Mapped[int | None]
     error: Mapped[str | None] = mapped_column(String(200))
-    created_at: Mapped[datetime]
+    created_at: Mapped[datetime] = mapped_column(default=PRESENT)
     delivered_at: Mapped[datetime | None]

@@ -9,7 +9,7 @@ All numbers of privacy are BIGINT ledger units (1e-15 of μ²).
 """
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import (
     JSON,
@@ -24,6 +24,7 @@ from sqlalchemy import (
     String,
     Text,
     TypeDecorator,
+    func,
     text,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, foreign, mapped_column, relationship
@@ -32,9 +33,9 @@ ID_LENGTH = 40
 HASH_LENGTH = 64
 LARGEST_UNITS = 2**63 - 1
 DEFAULT_TENANT = "default"
-"""Whom everything belongs to that names nobody else."""
+"""Tenant of everything that names no other."""
 DEFAULT_PRIORITY = 5
-"""Of a job that names none."""
+"""Priority of a job that names none."""
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -44,7 +45,7 @@ class UtcDateTime(TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
-        """Store as UTC."""
+        """Convert a time to UTC before it is stored."""
         if value is not None and value.tzinfo is None:
             raise ValueError("An instant needs a time zone.")
         return value and value.astimezone(UTC)
@@ -54,6 +55,10 @@ class UtcDateTime(TypeDecorator[datetime]):
         if value is not None and value.tzinfo is None:
             return value.replace(tzinfo=UTC)
         return value and value.astimezone(UTC)
+
+
+PRESENT: Final = func.clock_timestamp(type_=UtcDateTime())
+"""The present instant by the clock of the database; on SQLite a function of ours (`database_clock.py`)."""
 
 
 class Base(DeclarativeBase):
@@ -116,7 +121,7 @@ class AccountRow(Base):
     reserved_units: Mapped[int] = mapped_column(default=0)
     charged_units: Mapped[int] = mapped_column(default=0)
     reserved_slack: Mapped[int] = mapped_column(default=0)
-    """Of jobs with sampled batches, in 1e-18 of δ."""
+    """Slack of jobs with sampled batches, in 1e-18 of δ."""
     charged_slack: Mapped[int] = mapped_column(default=0)
     held_for_slack: Mapped[int] = mapped_column(default=0)
     """Units by which reserved and charged slack lower what the limit holds."""
@@ -126,8 +131,8 @@ class AccountRow(Base):
     checked_log_bytes: Mapped[int] = mapped_column(default=0)
     """Length of the ledger log whose charges of this account are in its journal."""
     unbooked_units: Mapped[int] = mapped_column(default=0)
-    """What the log knows as spent beyond `charged_units`; 0 unless the account is frozen."""
-    created_at: Mapped[datetime]
+    """Units that the log knows as spent beyond `charged_units`; 0 unless the account is frozen."""
+    created_at: Mapped[datetime] = mapped_column(default=PRESENT)
 
 
 class DatasetRow(Base):
@@ -154,7 +159,7 @@ class DatasetRow(Base):
     partition_key: Mapped[bytes | None]
     tags: Mapped[list[str]] = mapped_column(default=list, server_default="[]")
     notes: Mapped[str] = mapped_column(Text, default="", server_default="")
-    created_at: Mapped[datetime]
+    created_at: Mapped[datetime] = mapped_column(default=PRESENT)
     deleted_at: Mapped[datetime | None]
 
 
@@ -172,12 +177,12 @@ class UploadRow(Base):
     length: Mapped[int]
     received: Mapped[int] = mapped_column(default=0)
     name: Mapped[str | None] = mapped_column(String(200))
-    created_at: Mapped[datetime]
+    created_at: Mapped[datetime] = mapped_column(default=PRESENT)
     expires_at: Mapped[datetime]
 
 
 class IntakeRow(Base):
-    """How an upload becomes a data set, or does not. `report` is for the owner alone and goes with the data."""
+    """An upload before it is a data set. `report` is for the owner alone and goes with the data."""
 
     __tablename__ = "intakes"
     __table_args__ = (
@@ -192,7 +197,7 @@ class IntakeRow(Base):
     state: Mapped[str] = mapped_column(String(16))
     form: Mapped[dict[str, Any]]
     report: Mapped[dict[str, Any] | None]
-    created_at: Mapped[datetime]
+    created_at: Mapped[datetime] = mapped_column(default=PRESENT)
     finished_at: Mapped[datetime | None]
 
 
@@ -208,7 +213,7 @@ class RecordFingerprintRow(Base):
 
 
 class ReservationRow(Base):
-    """What an account holds for one job or measurement, and what was charged to it.
+    """The budget that an account holds for one job or measurement, and what was charged to it.
 
     `id` is the `job_id` of its journal entries.
     """
@@ -228,7 +233,7 @@ class ReservationRow(Base):
     reserved_units: Mapped[int] = mapped_column(default=0)
     charged_units: Mapped[int] = mapped_column(default=0)
     settled: Mapped[bool] = mapped_column(default=False)
-    created_at: Mapped[datetime]
+    created_at: Mapped[datetime] = mapped_column(default=PRESENT)
 
 
 class JobRow(Base):
@@ -269,7 +274,7 @@ class JobRow(Base):
     price: Mapped[dict[str, Any]]
     """The price, as it is shown."""
     plan: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
-    """What is run, read by itself (`jobs.get_plan`): it may be long."""
+    """The plan that is run; it may be long, so `jobs.get_plan` reads it separately."""
     idempotency_key: Mapped[str | None] = mapped_column(String(255), unique=True)
     request_fingerprint: Mapped[str] = mapped_column(String(HASH_LENGTH))
     measured_job_id: Mapped[str | None] = mapped_column(String(ID_LENGTH))
@@ -289,7 +294,7 @@ class JobRow(Base):
     phase_started_at: Mapped[datetime | None]
     phase_start: Mapped[int] = mapped_column(default=0)
     error: Mapped[dict[str, Any] | None]
-    created_at: Mapped[datetime]
+    created_at: Mapped[datetime] = mapped_column(default=PRESENT)
     started_at: Mapped[datetime | None]
     released_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
@@ -299,17 +304,17 @@ class JobRow(Base):
 
     @property
     def reserved_units(self) -> int:
-        """What its reservation still holds."""
+        """Return what its reservation still holds."""
         return self.reservation.reserved_units
 
     @property
     def charged_units(self) -> int:
-        """What was charged to its reservation."""
+        """Return what was charged to its reservation."""
         return self.reservation.charged_units
 
 
 class PrivacyAuditRow(Base):
-    """What attacks found, for the owner of the data set alone; `result` goes with the data.
+    """The result of attacks, for the owner of the data set alone; `result` goes with the data.
 
     Apart from `jobs`, so that nothing that reads a job can show it.
     """
@@ -333,7 +338,7 @@ class LedgerEntryRow(Base):
         CheckConstraint("units >= 0", name="units_not_negative"),
         CheckConstraint("slack >= 0", name="slack_not_negative"),
         Index(None, "job_id", "step"),
-        # Of deletions alone: PostgreSQL would read the whole journal for one.
+        # The index has deletions alone: PostgreSQL would read the whole journal for one.
         Index(None, "dataset_id", sqlite_where=text("kind = 'delete'"), postgresql_where=text("kind = 'delete'")),
     )
 
@@ -364,7 +369,7 @@ class AggregateRow(Base):
     encoding: Mapped[str] = mapped_column(String(16))
     payload: Mapped[bytes]
     sha256: Mapped[str] = mapped_column(String(HASH_LENGTH))
-    created_at: Mapped[datetime]
+    created_at: Mapped[datetime] = mapped_column(default=PRESENT)
 
 
 class ReleasedStateRow(Base):
@@ -378,7 +383,7 @@ class ReleasedStateRow(Base):
     lease_token: Mapped[int]
     payload: Mapped[bytes]
     sha256: Mapped[str] = mapped_column(String(HASH_LENGTH))
-    created_at: Mapped[datetime]
+    created_at: Mapped[datetime] = mapped_column(default=PRESENT)
 
 
 class ReleasedIteratesRow(Base):
@@ -392,7 +397,7 @@ class ReleasedIteratesRow(Base):
     lease_token: Mapped[int]
     payload: Mapped[bytes]
     sha256: Mapped[str] = mapped_column(String(HASH_LENGTH))
-    created_at: Mapped[datetime]
+    created_at: Mapped[datetime] = mapped_column(default=PRESENT)
 
 
 class ArtifactRow(Base):
@@ -429,5 +434,5 @@ class ApiKeyRow(Base):
     name: Mapped[str]
     prefix: Mapped[str] = mapped_column(String(16), unique=True)
     sha256: Mapped[str] = mapped_column(String(HASH_LENGTH))
-    created_at: Mapped[datetime]
+    created_at: Mapped[datetime] = mapped_column(default=PRESENT)
     revoked_at: Mapped[datetime | None]

@@ -17,10 +17,10 @@ _WAITS_FOR: Final = {
 
 
 def absence(reader: Session | Connection, dataset_id: str, *, tenant_id: str | None = None) -> DatalensError:
-    """Why there is no data set of this id: it does not exist, or its upload was not opened.
+    """Say why there is no data set of this id: it does not exist, or its upload was not opened.
 
     Args:
-        tenant_id: Who asks; what another tenant uploads does not exist. None if it was looked at before.
+        tenant_id: Tenant that asks, for whom uploads of others do not exist. None if that was checked before.
     """
     query = select(IntakeRow.state, ApiKeyRow.tenant_id).join(ApiKeyRow, ApiKeyRow.id == IntakeRow.key_id)
     upload = reader.execute(query.where(IntakeRow.dataset_id == dataset_id)).one_or_none()

@@ -15,7 +15,7 @@ _RELEASED = sa.table("generators", sa.column("job_id"), sa.column("kind"))
 
 
 def upgrade() -> None:
-    """What a job of a plug-in makes is known once it is released; until then it is taken for a generator."""
+    """Take the model of a plug-in's job for a generator until it is released, when its kind is known."""
     op.execute("ALTER TABLE jobs RENAME COLUMN plan TO price")
     op.execute("ALTER TABLE jobs RENAME COLUMN release_plan TO plan")
     op.add_column("jobs", sa.Column("result", sa.String(length=32), nullable=True))

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 from api_builders import sign_in
+from sqlalchemy import update
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -13,7 +14,7 @@ from datalens_service.clock import utc_now
 from datalens_service.store.access import access_log, keys, tenants, webhooks
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
-from datalens_service.store.tables import DEFAULT_TENANT
+from datalens_service.store.tables import DEFAULT_TENANT, ApiKeyRow
 
 ADDRESS = "https://hooks.example.org/in"
 HOSTILE = "https://hooks.example.org/?<script>alert(1)</script>"
@@ -30,7 +31,9 @@ def test_keys_are_listed_with_their_state_and_without_what_opens_the_door(
 ) -> None:
     hostile, plain = keys.create(services.database, KeyRequest("<script>alert(1)</script>", role=Role.CONSUMER))
     past = utc_now() - timedelta(days=1)
-    keys.create(services.database, KeyRequest("old", expires_at=past))
+    old, _ = keys.create(services.database, KeyRequest("old"))
+    with services.database.transaction() as session:
+        session.execute(update(ApiKeyRow).where(ApiKeyRow.id == old.id).values(expires_at=past))
     revoked = keys.create(services.database, KeyRequest("gone"))[0]
     keys.revoke(services.database, revoked.id)
     page = owner.get("/keys").text

@@ -166,7 +166,8 @@ def test_images_are_neither_kept_nor_logged(
     assert bad.status_code == 422
     assert canary not in "".join(capfd.readouterr())
     for folder in ("predictions", "incoming"):
-        assert not list((services.settings.data_dir / folder).iterdir())
+        assert {path.name for path in (services.settings.data_dir / folder).iterdir()} <= {".lock"}
+    assert (services.settings.data_dir / "predictions" / ".lock").stat().st_size == 0
 
 
 def test_answers_are_for_whoever_asked(client: TestClient, classifier_id: str) -> None:

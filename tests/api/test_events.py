@@ -2,6 +2,7 @@
 
 import json
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,9 +12,11 @@ from sqlalchemy import update
 from starlette.testclient import TestClient
 
 from api.deps import Services
+from datalens_service.store.access import browser_sessions, keys
 from datalens_service.store.jobs import events, jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger import ledger
+from datalens_service.store.service_tables import BrowserSessionRow
 from datalens_service.store.tables import ApiKeyRow, JobRow
 
 BEGINNING = datetime(2020, 1, 1, tzinfo=UTC)
@@ -93,26 +96,64 @@ def test_a_stream_ends_with_the_service(client: TestClient, services: Services, 
     assert client.get(job["links"]["events"], headers=STREAM).status_code == 200
 
 
-@pytest.mark.parametrize("change", [{"revoked_at": BEGINNING}, {"expires_at": BEGINNING}])
-def test_a_stream_ends_with_the_key_that_asked_for_it(
-    client: TestClient, services: Services, dataset_id: str, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
-) -> None:
-    """The key ends while the stream is on: behind the first look for events, which cancels the job only afterwards."""
-    job = submitted(client, dataset_id)
+def stream_during(
+    client: TestClient,
+    services: Services,
+    job: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    happens: Callable[[], object],
+) -> list[str]:
+    """Events that a stream tells when something happens behind its first look for events, and then the job ends."""
     list_events = events.list_events
 
-    def end_key_then_job(*arguments: Any, **options: Any) -> Any:
+    def look(*arguments: Any, **options: Any) -> Any:
         found = list_events(*arguments, **options)
-        with services.database.transaction() as session:
-            session.execute(update(ApiKeyRow).values(change))
+        happens()
         monkeypatch.setattr(events, "list_events", list_events)
         finished(services, job["id"])
         return found
 
-    monkeypatch.setattr(events, "list_events", end_key_then_job)
-    reply = client.get(job["links"]["events"], headers=STREAM)
-    assert [block["event"] for block in blocks(reply.text)] == ["job.created"]
+    monkeypatch.setattr(events, "list_events", look)
+    return [block["event"] for block in blocks(client.get(job["links"]["events"], headers=STREAM).text)]
+
+
+@pytest.mark.parametrize("change", [{"revoked_at": BEGINNING}, {"expires_at": BEGINNING}])
+def test_a_stream_ends_with_the_key_that_asked_for_it(
+    client: TestClient, services: Services, dataset_id: str, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    def end_key() -> None:
+        with services.database.transaction() as session:
+            session.execute(update(ApiKeyRow).values(change))
+
+    job = submitted(client, dataset_id)
+    assert stream_during(client, services, job, monkeypatch, end_key) == ["job.created"]
     assert client.get(job["links"]["events"], headers=STREAM).status_code == 401
+
+
+@pytest.mark.parametrize("end", ["signed out", "signed out everywhere", "key revoked", "unused", "goes on"])
+def test_a_stream_of_a_browser_ends_with_its_session(
+    client: TestClient, services: Services, dataset_id: str, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    key, plain = keys.create(services.database, "visitor")
+    session = browser_sessions.sign_in(services.database, plain)
+
+    def age() -> None:
+        with services.database.transaction() as writing:
+            writing.execute(update(BrowserSessionRow).values(expires_at=BEGINNING))
+
+    ends: dict[str, Callable[[], object]] = {
+        "signed out": lambda: browser_sessions.sign_out(services.database, session.token),
+        "signed out everywhere": lambda: browser_sessions.sign_out_everywhere(services.database, key.id),
+        "key revoked": lambda: keys.revoke(services.database, key.id),
+        "unused": age,
+        "goes on": lambda: None,
+    }
+    job = submitted(client, dataset_id)
+    del client.headers["Authorization"]
+    client.cookies.set("datalens-session", session.token)
+    told = stream_during(client, services, job, monkeypatch, ends[end])
+    assert told[:1] == ["job.created"]
+    assert (len(told) == 1) == (end != "goes on")
 
 
 def test_events_of_nobody_are_not_found(client: TestClient) -> None:

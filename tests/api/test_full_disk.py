@@ -4,6 +4,7 @@ import errno
 import io
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from datalens_service.errors import InsufficientStorage
 from datalens_service.gateways.startup import check_disks
 from datalens_service.services import ingestion
 from datalens_service.settings import Settings
+from datalens_service.store.datasets import upload_room
 from disks import SmallDisk
 
 TUS = {"Tus-Resumable": "1.0.0"}
@@ -26,10 +28,12 @@ LONG = np.random.default_rng(1).bytes(2**18)
 
 
 @pytest.fixture
-def settings(disk: SmallDisk, settings: Settings) -> Settings:
+def settings(disk: SmallDisk, settings: Settings) -> Iterator[Settings]:
     """The service of the other tests, with everything it writes on the small disk."""
     shutil.copy(settings.data_dir / "datalens.db", disk.folder)
-    return settings.model_copy(update={"data_dir": disk.folder})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(upload_room, "SPARE_BYTES", 0)
+        yield settings.model_copy(update={"data_dir": disk.folder})
 
 
 def noise() -> bytes:
@@ -94,7 +98,6 @@ REQUEST = b"""{"path": "/x", "folder": "/x", "choices": {}, "memory_bytes": 1, "
 
 
 def test_a_piece_of_a_resumable_upload(client: TestClient, disk: SmallDisk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tus, "_SPARE_BYTES", 0)
     place = client.post("/v1/uploads", headers={**TUS, "Upload-Length": str(len(LONG))}).headers["Location"]
     piece = {**TUS, "Content-Type": tus.MEDIA_TYPE, "Upload-Offset": "0"}
     with disk.full():

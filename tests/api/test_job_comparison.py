@@ -43,7 +43,7 @@ def test_figures_and_parameters_that_differ_stand_side_by_side(client: TestClien
     assert PRIVATE in page
     assert "for you alone" in page
     assert page.count("/samples.png") == 1
-    assert ">ε asked for<" in page
+    assert ">ε requested<" in page
     assert ">2.5<" in page
     assert ">δ asked for<" not in page
     assert "other-data" not in page
@@ -127,5 +127,5 @@ def test_the_list_is_narrowed_by_state_method_and_data_set(
     ):
         page = visitor.get(f"/jobs?{query}").text
         assert {job_id for job_id in pair if f'value="{job_id}"' in page} == set(shown)
-    assert "No job is like that." in visitor.get("/jobs?method=mixture").text
+    assert "No job matches." in visitor.get("/jobs?method=mixture").text
     assert visitor.get("/jobs?state=unheard").status_code == 422

@@ -274,12 +274,12 @@ def test_jobs_are_looked_up_by_name_and_tag(client: TestClient, job_id: str) -> 
 
 def test_a_job_is_called_by_what_was_asked_for_until_it_is_named(client: TestClient, dataset_id: str) -> None:
     job = client.post("/v1/jobs", json={"dataset_id": dataset_id, "spec": {"preset": "auto", "epsilon": 1}}).json()
-    assert labels_of(job) == {"name": "Made to look at, ε 1", "tags": [], "notes": ""}
+    assert labels_of(job) == {"name": "Best-looking, ε 1", "tags": [], "notes": ""}
     assert client.get("/v1/jobs", params={"search": "to look"}).json()["items"][0]["id"] == job["id"]
     clone = client.post(f"/v1/jobs/{job['id']}:clone", json={"epsilon": 0.5, "accept_low_utility": True}).json()
     assert clone["name"].endswith(", ε 0.5")
     listed = browser(client).get("/jobs").text
-    assert "Made to look at, ε 1" in listed
+    assert "Best-looking, ε 1" in listed
     client.patch(f"/v1/jobs/{job['id']}", json={"name": ""})
     assert client.get(f"/v1/jobs/{job['id']}").json()["name"] == ""
 
@@ -290,7 +290,7 @@ def test_a_job_of_the_page_is_called_by_what_was_chosen(client: TestClient, data
     form = {"preset": "teach", "epsilon": "1", "seed": "0", "synthetic_images": "40", "method": ""}
     page = client.post(f"/datasets/{dataset_id}/plan", json=form).text
     body = json.loads(html.unescape(re.search(r'data-body="([^"]+)"', page)[1]))
-    assert client.post("/v1/jobs", json=body).json()["name"] == "Made to teach, ε 1"
+    assert client.post("/v1/jobs", json=body).json()["name"] == "Best for training, ε 1"
 
 
 def test_notes_do_not_go_with_a_clone(client: TestClient, job_id: str) -> None:

@@ -124,7 +124,7 @@ def test_a_mail_has_job_state_and_link_and_nothing_else(
     server: Controller, mailbox: Mailbox, message: Claimed, root_path: str
 ) -> None:
     payload = f'{{"type":"job.succeeded","data":{{"job_id":"{JOB}","dataset_id":"ds_secret","state":"succeeded"}}}}'
-    ended = Claimed(replace(message.delivery, event="job.succeeded", payload=payload), RECIPIENT, "whsec_x")
+    ended = replace(message, delivery=replace(message.delivery, event="job.succeeded", payload=payload))
     assert attempt_mail(ended, configured(server).model_copy(update={"root_path": root_path})) == (250, None)
     (mail,) = mailbox.mails
     assert (mail["To"], mail["Subject"]) == ("maria@example.org", "DataLens: job succeeded")

@@ -390,6 +390,6 @@ def test_data_sets_are_searched_by_name_tag_and_state(visitor: TestClient, datas
     }.items():  # fmt: skip
         page = visitor.get(f"/?{query}").text
         assert ("Skin, 100 % checked" in page) == shown, query
-        assert ("No data set is like that." in page) != shown
+        assert ("No data set matches." in page) != shown
     for search, count in {"ward 3": 1, "bones": 0}.items():
         assert len(visitor.get("/v1/datasets", params={"search": search}).json()["items"]) == count

@@ -13,8 +13,8 @@ import pytest
 import structlog
 from api_builders import npz
 
-from api.uploads.receiver import incoming_folder
 from datalens_service.store.datasets import datasets
+from datalens_service.store.datasets.upload_room import incoming_folder
 from in_process_service import InProcessService
 
 PATIENCE = 120.0

@@ -210,7 +210,7 @@ def count(services: Services) -> int:
 
 def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     now = utc_now() + timedelta(seconds=seconds)
-    monkeypatch.setattr(browser_sessions, "utc_now", lambda: now)
+    monkeypatch.setattr(browser_sessions, "read_database_clock", lambda _: now)
 
 
 @pytest.mark.parametrize("expires", [False, True])

@@ -25,7 +25,7 @@ from api.security.browser_sessions import COOKIE
 from datalens_service.clock import utc_now
 from datalens_service.errors import Forbidden, InvalidInput, StateConflict, Unauthorized
 from datalens_service.gateways import openid_provider
-from datalens_service.gateways.openid_provider import OpenIdProvider, ProviderUnavailableError, check_id_token
+from datalens_service.gateways.openid_provider import OpenIdProvider, ProviderUnavailableError, Secrets, check_id_token
 from datalens_service.services.claims import identify, parse_grants
 from datalens_service.settings import Settings
 from datalens_service.store.access import identities, keys, tenants, usage
@@ -170,7 +170,7 @@ def test_an_answer_of_another_issuer_to_another_browser_or_too_late_is_refused(
     assert browser.get(back).status_code == 401
     back = answer_of_the_provider(browser, "maria")
     later = utc_now() + timedelta(seconds=sign_in_attempts.LIFETIME_SECONDS + 1)
-    monkeypatch.setattr(sign_in_attempts, "utc_now", lambda: later)
+    monkeypatch.setattr(sign_in_attempts, "read_database_clock", lambda _: later)
     assert browser.get(back).status_code == 401
 
 
@@ -251,7 +251,7 @@ def token(key: Any = KEY, algorithm: str = "RS256", **claims: Any) -> dict[str, 
 
 def check(tokens: dict[str, str]) -> Any:
     keys_of_the_issuer = KeySet.import_key_set({"keys": [KEY.as_dict(private=False)]})
-    return check_id_token(tokens, keys_of_the_issuer, ISSUER, CLIENT, NONCE)
+    return check_id_token(tokens, keys_of_the_issuer, ISSUER, CLIENT, NONCE, utc_now())
 
 
 def test_a_sound_token_stands_its_check() -> None:
@@ -317,7 +317,7 @@ def encoded(content: bytes) -> str:
 
 
 def test_metadata_of_another_issuer_is_refused(settings: Settings, issuer: str) -> None:
-    attempt = sign_in_attempts.begin("/").secrets
+    attempt = Secrets("state", "nonce", "verifier")
     for other in (f"{issuer}/", f"{issuer}/elsewhere", "http://localhost:9"):
         with pytest.raises(ProviderUnavailableError):
             OpenIdProvider(settings.model_copy(update={"oidc_issuer": other})).authorization_url(attempt)
@@ -330,7 +330,7 @@ def test_a_provider_that_answers_nonsense_is_unavailable(
     answer = httpx2.Response(200, json=document, request=httpx2.Request("GET", ISSUER))
     monkeypatch.setattr(httpx2, "get", lambda *_, **__: answer)
     with pytest.raises(ProviderUnavailableError):
-        OpenIdProvider(settings).authorization_url(sign_in_attempts.begin("/").secrets)
+        OpenIdProvider(settings).authorization_url(Secrets("state", "nonce", "verifier"))
 
 
 def test_a_provider_that_does_not_answer_is_told_on_the_form_and_keys_go_on(settings: Settings) -> None:

@@ -2,24 +2,34 @@
 
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from api_builders import bearer, send_images, training
+from sqlalchemy import text
+from sqlalchemy.orm import Session
 from starlette.testclient import TestClient
 
 from api.deps import Services
 from api.main import create_app
-from api.uploads.receiver import incoming_folder
+from certificates import issue_certificate
+from datalens_service.errors import StoreUnavailable
 from datalens_service.services import ledger_check
 from datalens_service.settings import Settings
+from datalens_service.store import patience
+from datalens_service.store.database import Database
 from datalens_service.store.datasets.record_store import records_folder
+from datalens_service.store.datasets.upload_room import incoming_folder, open_incoming
 from datalens_service.store.ledger.recovery import finish_audit
-from deployments.postgresql import Cluster
+from deployments.postgresql import Cluster, roomy_memory
+from in_process_service import InProcessService
 
 TEMPLATE = "datalens_template"
 
@@ -94,11 +104,11 @@ def test_start_removes_what_a_killed_process_left(settings: Settings, dataset_id
 
 
 def test_start_leaves_uploads_of_living_processes(settings: Settings, client: TestClient) -> None:
-    from api.uploads.receiver import _temporary_file
-
-    with _temporary_file(incoming_folder(settings.data_dir)) as (_, path), TestClient(create_app(settings)):
+    file, path = open_incoming(settings.data_dir, 100)
+    with file, TestClient(create_app(settings)):
         assert path.exists()
-    assert not path.exists()
+    with TestClient(create_app(settings)):
+        assert not path.exists()
 
 
 @pytest.mark.postgres
@@ -130,6 +140,71 @@ def test_a_frozen_database_is_said_at_once(settings: Settings, postgresql: Clust
                 assert int(reply.headers["Retry-After"]) > 0
             assert client.get("/livez").status_code == 200
         _wait(lambda: client.get("/readyz").status_code == 200)
+
+
+@pytest.mark.postgres
+def test_a_locked_table_does_not_hold_up_readiness(
+    settings: Settings, postgresql: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More requests wait for the table than there are connections and threads."""
+    monkeypatch.setattr(patience, "SECONDS", 240)
+    url = postgresql.new_database(TEMPLATE)
+    service = InProcessService(settings.model_copy(update={"database_url": url}))
+    database = Database(url)
+    key = {"Authorization": f"Bearer {service.api_key}"}
+
+    def ask(path: str) -> int:
+        return httpx2.get(service.url + path, headers=key, timeout=240).status_code
+
+    try:
+        with ThreadPoolExecutor(60) as clients:
+            with database.transaction() as session:
+                session.execute(text("LOCK TABLE jobs IN ACCESS EXCLUSIVE MODE"))
+                answers = [clients.submit(ask, "/v1/jobs") for _ in range(60)]
+                while count_waiters(session) < settings.database_connections:
+                    time.sleep(0.05)
+                assert [ask("/readyz") for _ in range(3)] == [200] * 3
+                assert not any(answer.done() for answer in answers)
+            assert {answer.result(240) for answer in answers} == {200}
+    finally:
+        database.dispose()
+        service.stop()
+
+
+def count_waiters(session: Session) -> int:
+    return int(session.scalar(text("SELECT count(*) FROM pg_locks WHERE NOT granted")) or 0)
+
+
+@pytest.mark.postgres
+def test_a_database_whose_certificate_nobody_verifies_is_told(settings: Settings, tmp_path: Path) -> None:
+    issue_certificate(tmp_path / "server.pem")
+    with tempfile.TemporaryDirectory(prefix="dlpg", dir=roomy_memory()) as folder:
+        server = Cluster(Path(folder), tmp_path / "server.pem")
+        server.start()
+        try:
+            url = server.tls_url("postgres")
+            verified = f"{url}?sslmode=verify-full"
+            with (
+                pytest.raises(StoreUnavailable, match="certificate"),
+                TestClient(create_app(_with(settings, verified))),
+            ):
+                pass
+            for query, is_told in (
+                (f"{verified}&sslrootcert={tmp_path / 'server.pem'}", False),
+                ("", False),
+                (f"{url}?sslmode=require", True),
+                (f"{url}?sslmode=disable", False),
+            ):
+                with TestClient(create_app(_with(settings, query or url))) as client:
+                    client.app.state.services.surroundings.look()
+                    told = client.get("/readyz").json()["degraded"].get("database", "")
+                    assert ("takes any certificate" in told) == is_told, query
+        finally:
+            server.stop()
+
+
+def _with(settings: Settings, url: str) -> Settings:
+    return Settings.model_validate(settings.model_dump() | {"database_url": url})
 
 
 def _wait(condition: Callable[[], bool]) -> None:

@@ -2,6 +2,9 @@
 
 import ipaddress
 import random
+import socket
+from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,9 @@ from api.main import create_app
 from datalens_service.gateways import webhook_sender
 from datalens_service.gateways.webhook_sender import is_public_address, may_be_public
 from datalens_service.settings import Settings
+from datalens_service.store.access import tenants, webhooks
+from datalens_service.store.database import Database
+from datalens_service.store.tables import DEFAULT_TENANT
 
 IPV4 = """
 0.0.0.0/8 0.0.0.0/32 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.0.0/29
@@ -75,3 +81,56 @@ def test_a_running_service_sends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     receiver.server.shutdown()
     receiver.server.server_close()
     assert len(receiver.got) == 1
+
+
+def test_a_receiver_that_is_silent_holds_up_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its messages wait for each other, however many they are, and so do those of a tenant with many such receivers."""
+    monkeypatch.setattr(webhook_sender, "_TIMEOUT_SECONDS", 240.0)
+    receiver = Receiver()
+    settings = Settings(data_dir=tmp_path / "data", webhooks_to_private_addresses=True)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        TestClient(create_app(settings), base_url="http://service") as client,
+    ):
+        services = client.app.state.services
+        client.headers.update(bearer(client))
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        for _ in range(3):
+            hook = client.post("/v1/webhooks", json={"url": address}).json()
+            for _ in range(40):
+                webhooks.send_test(services.database, hook["webhook"]["id"])
+        heard = client.post("/v1/webhooks", json={"url": receiver.url}).json()
+        for _ in range(3):
+            webhooks.send_test(services.database, heard["webhook"]["id"])
+        while len(receiver.got) < 3:
+            services.stopping.wait(0.05)
+        # One to each of the silent ones.
+        assert count_connections(silent) == 3
+    receiver.server.shutdown()
+    receiver.server.server_close()
+
+
+def count_connections(server: socket.socket) -> int:
+    """Those that wait to be taken; taking them ends what their senders wait for."""
+    server.setblocking(False)
+    taken = 0
+    with suppress(BlockingIOError):
+        while True:
+            server.accept()[0].close()
+            taken += 1
+    return taken
+
+
+def test_a_tenant_with_many_silent_receivers_leaves_room_for_others(sqlite_database: Database) -> None:
+    other = tenants.create(sqlite_database, "other")
+    many = [webhooks.create(sqlite_database, DEFAULT_TENANT, "https://example.org/", ())[0].id for _ in range(40)]
+    few = [webhooks.create(sqlite_database, other.id, "https://example.org/", ())[0].id for _ in range(2)]
+    for hook in (*many, *few, *many, *few):
+        webhooks.send_test(sqlite_database, hook)
+    busy: dict[str, str] = {}
+    while claimed := webhooks.claim_due(sqlite_database, 32 - len(busy), busy=busy):
+        taken = {message.delivery.webhook_id: message.tenant_id for message in claimed}
+        assert len(taken) == len(claimed)
+        assert not taken.keys() & busy.keys()
+        busy |= taken
+    assert Counter(busy.values()) == {DEFAULT_TENANT: 8, other.id: 2}

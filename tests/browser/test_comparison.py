@@ -41,7 +41,7 @@ def test_two_jobs_of_the_list_are_compared(
     page.wait_for_url("**/jobs/compare?**")
     expect(page.locator("img.grid")).to_have_count(2)
     expect(page.locator("#figures")).to_be_visible()
-    expect(page.get_by_role("row", name="asked for").get_by_role("cell")).to_have_text(["4", "1"])
+    expect(page.get_by_role("row", name="requested").get_by_role("cell")).to_have_text(["4", "1"])
     owner.shows("comparison")
     page.get_by_role("heading", level=2).get_by_role("link").first.click()
     # Its form is sent by a script.

@@ -27,7 +27,7 @@ def test_everything_up_to_the_price_works_by_keyboard(visitor: Visitor, upload: 
     expect(page.locator("#content").locator("a, button, input, select, summary").first).to_be_focused()
     dataset = visitor.upload(upload)
     page.goto(f"/datasets/{dataset}/new-job")
-    page.get_by_role("radio", name="Made to look at").focus()
+    page.get_by_role("radio", name="Best-looking").focus()
     page.keyboard.press("ArrowDown")
     expect(page.get_by_role("radio", name="Fast", exact=True)).to_be_checked()
     page.keyboard.press("Tab")

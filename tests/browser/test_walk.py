@@ -107,7 +107,7 @@ def test_somebody_walks_from_upload_to_release(
 
     page.get_by_role("link", name="Plan a job").click()
     visitor.priced()
-    expect(page.locator("#verdict-part #verdict")).to_contain_text("Classifiers that learn from such images")
+    expect(page.locator("#verdict-part #verdict")).to_contain_text("A classifier trained on them")
     expect(page.locator('[data-offer="classifier"] td').first).to_contain_text("%")
     expect(page.locator('[data-offer="guessing"] td').first).to_have_text("10 %")
     _fits(visitor, "plan")

@@ -129,7 +129,7 @@ def _price_follows_the_form(visitor: Visitor) -> None:
     expect(page.locator("#epsilon-tier")).to_have_text("Tier 3 of 3: no formal claim")
     expect(leaves).not_to_contain_text("ε = 19")
     page.get_by_label("ε this job may spend", exact=True).fill("21")
-    expect(page.locator("#price-part")).to_contain_text("More than is left")
+    expect(page.locator("#price-part")).to_contain_text("The budget does not cover this job")
     expect(page.get_by_role("button", name="Submit job")).to_be_disabled()
     page.get_by_label("ε this job may spend", exact=True).fill("8")
     expect(leaves).to_be_visible()

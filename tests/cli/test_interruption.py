@@ -93,7 +93,7 @@ def test_ctrl_c_inside_a_transaction_gives_the_job_back_and_pays_no_step_twice(
 ) -> None:
     result = interrupted(1)
     assert result.exit_code == 130, result.output
-    assert "The same command goes on from here" in result.stderr
+    assert "The same command continues from here" in result.stderr
     job, steps = _job_and_steps()
     assert (job.state, job.attempts) == (JobState.QUEUED, 0), "an interrupted run is not an attempt that failed"
     assert 0 < len(steps) < STEPS

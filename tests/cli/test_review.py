@@ -1,6 +1,6 @@
 """Class names are shown at a terminal, and somebody is asked, before they are public; without one, nobody says yes.
 
-What cannot be brought back is asked about at a terminal, and refused where nobody can be asked.
+What cannot be undone is asked about at a terminal, and refused where nobody can be asked.
 """
 
 import contextlib
@@ -154,9 +154,9 @@ def test_a_folder_without_a_budget_asks_again(datalens: Run, scans: Path, tmp_pa
 
 NOBODY = ("--url", f"http://127.0.0.1:{free_port()}")
 ENDINGS = {
-    ("datasets", "delete", "ds_1"): ("cannot be brought back", NOBODY, 5),
+    ("datasets", "delete", "ds_1"): ("cannot be undone", NOBODY, 5),
     ("jobs", "cancel", "job_1"): ("stays spent", NOBODY, 5),
-    ("keys", "revoke", "key_1"): ("cannot be brought back", ("--data-dir", "nowhere"), 4),
+    ("keys", "revoke", "key_1"): ("cannot be undone", ("--data-dir", "nowhere"), 4),
 }
 """What each says is lost, where it would go, and the exit code of having gone there."""
 

@@ -164,8 +164,8 @@ def test_the_key_may_be_given(datalens: Run, proof: Path, tmp_path: Path) -> Non
 def test_without_a_key_the_signer_is_named_and_left_to_the_reader(datalens: Run, proof: Path) -> None:
     result = datalens("verify", proof)
     assert result.exit_code == 0
-    assert f"Signed by key {KEY.public.key_id}. Nobody vouched for it: no --key was given." in result.stdout
-    assert "Nobody vouched for the key that signed: name the key you expect with --key." in result.stdout
+    assert f"Signed by key {KEY.public.key_id}. The key is not confirmed: no --key was given." in result.stdout
+    assert "The signing key is not confirmed: name the key that you expect with --key." in result.stdout
 
 
 def test_the_wrong_key_is_1_and_no_key_is_2(datalens: Run, proof: Path) -> None:

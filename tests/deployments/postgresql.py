@@ -13,6 +13,7 @@ from uuid import uuid4
 import sqlalchemy
 
 from other_programs import find_program
+from ports import free_port
 from processes import wait_until_gone
 
 TEMPLATE = "datalens_template"
@@ -20,35 +21,58 @@ _PATIENCE = 240.0
 
 
 class Cluster:
-    """A PostgreSQL server of our own in a temporary folder, reached through a Unix socket only."""
+    """A PostgreSQL server of our own in a temporary folder, reached through a Unix socket.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        certificate: With its key; the server is reached through TLS on a port of 127.0.0.1, too.
+    """
+
+    def __init__(self, folder: Path, certificate: Path | None = None) -> None:
         self._binaries = Path(find_program("initdb")).parent
-        self._folder = folder
+        self.folder = folder
         self._data = folder / "data"
         # The server refuses to run as root.
         self._as_postgres = ["--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.geteuid() == 0 else []
         self._server: subprocess.Popen[bytes] | None = None
         # Databases come and go: nobody vacuums, and no other server follows.
         self._settings = ["autovacuum=off", "wal_level=minimal", "max_wal_senders=0"]
+        self.port = 5432 if certificate is None else free_port()
+        self._certificate = certificate
 
     def start(self) -> None:
         """Make the cluster and serve it."""
         if self._as_postgres:
-            shutil.chown(self._folder, "postgres", "postgres")
+            shutil.chown(self.folder, "postgres", "postgres")
         options = ["-D", str(self._data), "-U", "postgres", "--auth=trust", "--no-sync", "--encoding=UTF8"]
-        subprocess.run(self._command("initdb", *options), check=True, cwd=self._folder, stdout=subprocess.DEVNULL)
+        subprocess.run(self._command("initdb", *options), check=True, cwd=self.folder, stdout=subprocess.DEVNULL)
         self.serve()
 
     def serve(self) -> None:
         """Start the server on the cluster, again if it was stopped or killed."""
-        settings = ["listen_addresses=", "max_connections=200", *self._settings]
-        options = ["-D", str(self._data), "-k", str(self._folder), *(part for one in settings for part in ("-c", one))]
-        with (self._folder / "log").open("ab") as log:
+        settings = ["max_connections=200", f"port={self.port}", *self._listening(), *self._settings]
+        options = ["-D", str(self._data), "-k", str(self.folder), *(part for one in settings for part in ("-c", one))]
+        with (self.folder / "log").open("ab") as log:
             self._server = subprocess.Popen(
-                self._command("postgres", *options), cwd=self._folder, stderr=log, stdout=log
+                self._command("postgres", *options), cwd=self.folder, stderr=log, stdout=log
             )
         self._wait_until_ready()
+
+    def _listening(self) -> list[str]:
+        if self._certificate is None:
+            return ["listen_addresses="]
+        # The server wants a key that belongs to its own user.
+        own = self.folder / "server.pem"
+        shutil.copy(self._certificate, own)
+        own.chmod(0o600)
+        if self._as_postgres:
+            shutil.chown(own, "postgres", "postgres")
+        return ["listen_addresses=127.0.0.1", "ssl=on", f"ssl_cert_file={own}", f"ssl_key_file={own}"]
+
+    def ask_for_passwords(self) -> None:
+        """From now on, everybody but the user postgres of this machine needs a password."""
+        lines = ("local all postgres trust", "local all all scram-sha-256", "host all all 127.0.0.1/32 scram-sha-256")
+        (self._data / "pg_hba.conf").write_text("\n".join(lines) + "\n")
+        self.execute("SELECT pg_reload_conf()")
 
     def stop(self) -> None:
         """At once; nobody needs the data."""
@@ -76,7 +100,7 @@ class Cluster:
         replica = Cluster(folder)
         if self._as_postgres:
             shutil.chown(folder, "postgres", "postgres")
-        source = ["-h", str(self._folder), "-U", "postgres", "-R", "--checkpoint=fast"]
+        source = ["-h", str(self.folder), "-U", "postgres", "-R", "--checkpoint=fast"]
         subprocess.run(self._command("pg_basebackup", *source, "-D", str(replica._data)), check=True, cwd=folder)
         replica._settings = self._settings
         replica.serve()
@@ -116,7 +140,10 @@ class Cluster:
         return [int(process_id) for process_id in path.read_text().split()]
 
     def url(self, name: str) -> str:
-        return f"postgresql+psycopg://postgres@/{name}?host={self._folder}"
+        return f"postgresql+psycopg://postgres@/{name}?host={self.folder}&port={self.port}"
+
+    def tls_url(self, name: str, user: str = "postgres") -> str:
+        return f"postgresql://{user}@127.0.0.1:{self.port}/{name}"
 
     def new_database(self, template: str | None = None) -> str:
         name = f"test_{uuid4().hex}" if template else TEMPLATE

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from repository import list_files
 
 ROOT = Path(__file__).parents[2]
-LANGUAGES = {"bash", "console", "python", "json", "toml", "yaml", "ini", "nginx", "caddy", "text"}
+LANGUAGES = {"bash", "console", "python", "json", "toml", "yaml", "ini", "nginx", "caddy", "sql", "text"}
 PROGRAMS = re.compile(
     r"(scripts/|\.venv/bin/|\.ci/)\S+|(datalens|python|docker|kubectl|pip|sqlite3|uvicorn|celery|torchrun|hf) \S"
 )

@@ -73,7 +73,7 @@ def test_no_file_names_a_document_that_is_not_in_the_repository():
     names = [name for name in FILES if name.endswith((".py", ".md", ".toml", ".yml")) or name.startswith("scripts/")]
     known = {page.name for page in PAGES} | {
         "datasheet.md",
-        "index.md",
+        "overview.md",
         "contributing.md",
         "changelog.md",
         "problems.md",

@@ -97,12 +97,13 @@ def guests(rows: Rows, most: int, rng: np.random.Generator) -> list[Member]:
 
 
 def tables(rows: Rows, seated: list[Member], few: int, rng: np.random.Generator) -> Iterator[Table]:
-    """Guests between so many others who are all of one kind and one class."""
-    classes, half = np.unique(rows.labels), few // 2
-    places = list(range(half, half + len(seated)))
+    """Guests before, between or behind so many others who are all of one kind and one class."""
+    classes = np.unique(rows.labels)
     for turn, (kind, make) in enumerate(_kinds(rows).items()):
         others = _others(make, rows, few, classes[[turn % len(classes)]], rng)
-        yield Table(f"others are {kind}", [*others[:half], *seated, *others[half:]], places)
+        first = few * (turn % 3) // 2
+        places = list(range(first, first + len(seated)))
+        yield Table(f"where others are {kind}", [*others[:first], *seated, *others[first:]], places)
 
 
 def crowd(rows: Rows, seated: list[Member], many: int, rng: np.random.Generator) -> Table:
@@ -116,7 +117,7 @@ def crowd(rows: Rows, seated: list[Member], many: int, rng: np.random.Generator)
         half = len(others) // 2
         places |= {number: len(members) + half + place for place, number in enumerate(among)}
         members += [*others[:half], *(seated[number] for number in among), *others[half:]]
-    return Table("there are many others", members, [places[number] for number in range(len(seated))])
+    return Table("where there are many others", members, [places[number] for number in range(len(seated))])
 
 
 def together(members: list[Member], units: list[int] | None = None) -> Rows:

@@ -223,6 +223,8 @@ _LONG = (
     PateGan(warm_start=None, **_SCORES | {"steps": HORIZON}),
 )
 
+LONG_CASES = tuple(ContributionCase(method, 1, tried=1, side=4) for method in _LONG)
+
 CASES: tuple[ContributionCase, ...] = (
     *(ContributionCase(_MOMENTS, records) for records in (1, 2, 3)),
     *(ContributionCase(PooledMoments(frequencies=9), records) for records in (1, 2, 3)),
@@ -295,7 +297,7 @@ CASES: tuple[ContributionCase, ...] = (
     ContributionCase(_EITHER, 2, tried=1, drawn=True),
     ContributionCase(_PER_INSTANCE, 1, tried=2),
     *(ContributionCase(method, 1, tried=1, public=True) for method in _STARTED),
-    *(ContributionCase(method, 1, tried=1, side=4) for method in _LONG),
+    *LONG_CASES,
 )  # fmt: skip
 
 LARGE_CASES: tuple[ContributionCase, ...] = (

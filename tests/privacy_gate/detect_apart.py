@@ -2,18 +2,60 @@
 
 A number that a contribution keeps in its module, a class, a cache, a seed, the environment or the records is lost with
 that process. So whatever of it reaches the next question or the script makes another run, over any records.
+
+A fork takes longer than most contributions. So the many questions of a long run are dealt to a few processes: what one
+of them keeps reaches no script, and few later questions.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+from unittest import mock
 
 import numpy as np
 
+from datalens_service.mechanisms.apart import Child, Replies
+from datalens_service.mechanisms.confined import confined, confined_items
+from datalens_service.methods import training
+
 from .alarm import expect
-from .contribution_cases import ContributionCase
+from .contribution_cases import CASES, LONG_CASES, ContributionCase
 from .contribution_parts import as_bytes
 from .detect_release import same_model
 from .replay import Recording, record
 from .written_files import written_files
+
+_PROCESSES: Final = 5
+
+APART_CASES: tuple[ContributionCase, ...] = tuple(
+    case for number, case in enumerate(CASES) if case.method not in [earlier.method for earlier in CASES[:number]]
+)
+"""The first of each method, and those of many steps: what is left behind is the same for units of any size."""
+
+
+class Few:
+    """A few processes that are forked before there are records, each asked at random, and more than once."""
+
+    def __init__(self) -> None:
+        self._children = [Child(_answer) for _ in range(_PROCESSES)]
+        self._rng = np.random.default_rng(0)
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        (made,) = self.items(_once, function, *arguments)
+        return made
+
+    def items(self, function: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
+        return self._children[self._rng.integers(_PROCESSES)].ask(function, *arguments)
+
+
+def _once(function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    return [function(*arguments)]
+
+
+def _answer(questions: Iterator[Any], replies: Replies) -> None:
+    for function, arguments in questions:
+        with replies.ending():
+            for item in confined_items(iter(confined(function, *arguments))):
+                replies.send(item)
 
 
 def contributions_leave_nothing_behind(case: ContributionCase) -> Callable[[np.random.Generator], None]:
@@ -23,7 +65,8 @@ def contributions_leave_nothing_behind(case: ContributionCase) -> Callable[[np.r
         # Others than those of earlier runs of this process, which may have left something behind.
         dataset = case.dataset(np.random.default_rng([int(rng.integers(2**32)), 1]))
         # First, while nothing of these records can have been left behind.
-        apart = record(case.spec, dataset, apart=True)
+        with mock.patch.object(training, "Apart", Few if case in LONG_CASES else training.Apart):
+            apart = record(case.spec, dataset, apart=True)
         with written_files() as left:
             here = record(case.spec, dataset, apart)
         _expect_same(case.name, here, apart)

@@ -19,7 +19,7 @@ import torch
 
 from datalens_service.mechanisms.private_records import Rows, Vault
 from datalens_service.mechanisms.unit_records import UnitVault, as_tensors
-from datalens_service.methods import Shapes
+from datalens_service.methods import LabelledMoments, LabelledPool, RejectionOrDiffusion, Shapes
 from datalens_service.methods.voting.voting_method import VotingMethod
 from datalens_service.models.generators.dct import LowFrequencies
 from datalens_service.models.generators.denoiser import public_denoiser
@@ -28,7 +28,7 @@ from datalens_service.run import run
 
 from .alarm import Alarm, expect
 from .companies import Member, crowd, guests, tables, together
-from .contribution_cases import CASES, WEIGHTS, ContributionCase
+from .contribution_cases import CASES, LONG_CASES, WEIGHTS, ContributionCase
 from .replay import _OPTIONS, OWN_ENCODER, _pool
 from .written_files import nothing_is_written
 
@@ -39,6 +39,8 @@ MANY_UNITS = 1_400
 """The same of units of a descent, which have two records on average."""
 
 FEW: Final = 16
+ALONE: Final = 3
+"""Guests that are asked alone, too; all are asked at each table."""
 _LARGEST_UNIT: Final = 3
 _SMALL: Final = 108
 """Numbers of a record up to which guests are seated in a crowd, too."""
@@ -61,18 +63,25 @@ def _kind(case: ContributionCase) -> tuple[object, ...]:
     return (type(method), *(getattr(method, name, "") for name in ("content", "compression", "accounting", "noise")))
 
 
-_FIRST = tuple({_kind(case): case for case in reversed(CASES)}.values())
+# Votes of teachers are asked elsewhere (`detect_teachers.py`). A long run asks what a short one of its method does.
+_ASKED = tuple(case for case in CASES if not isinstance(case.method, VotingMethod) and case not in LONG_CASES)
+_FIRST = tuple({_kind(case): case for case in reversed(_ASKED)}.values())
 _LIGHT = ("moments", "pooled_moments", "mixture", "shapes", "dp_gan", "dp_sgd")
 """Methods that need no encoder, so that large images take no time."""
+_IN_COLOUR = tuple(replace(case, channels=3) for case in _FIRST)
 
 ROW_CASES: tuple[ContributionCase, ...] = (
-    # Votes of teachers are asked elsewhere (`detect_teachers.py`).
-    *(case for case in CASES if not isinstance(case.method, VotingMethod)),
-    *(replace(case, channels=3) for case in _FIRST if not isinstance(case.method, VotingMethod)),
+    *_ASKED,
+    *_IN_COLOUR,
     *(replace(case, side=32) for case in _FIRST if case.method.name in _LIGHT),
     ContributionCase(Shapes(content="drawings", subspace_dimensions=4), side=36, channels=3, drawn=True),
 )
 """All there are; the first of each kind in colour, too; and those of large images."""
+
+MADE_OF_OTHERS = (RejectionOrDiffusion, LabelledPool, LabelledMoments)
+"""Methods that ask what others do (`test_contributions.py` compares)."""
+_CROWDED = tuple(case for case in (*_FIRST, *_IN_COLOUR) if not isinstance(case.method, MADE_OF_OTHERS))
+"""Of which each function is asked of thousands: other cases ask the same functions."""
 
 
 def rows_are_functions_of_their_own_records(case: ContributionCase) -> Callable[[np.random.Generator], None]:
@@ -80,27 +89,32 @@ def rows_are_functions_of_their_own_records(case: ContributionCase) -> Callable[
 
     def detect(rng: np.random.Generator) -> None:
         for question in questions(case, rng).values():
-            _same_in_every_company(question, rng)
+            _same_in_every_company(question, rng, crowded=case in _CROWDED)
             if question.crowded:
-                _same_in_every_company(question._replace(released=_enlarged(question.released)), rng, crowded=False)
+                _same_in_every_company(question._replace(released=_enlarged(question.released)), rng, most=2)
 
     detect.__name__ = f"rows of their own records: {case.name}"
     return detect
 
 
-def _same_in_every_company(question: Question, rng: np.random.Generator, *, crowded: bool = True) -> None:
+def _same_in_every_company(
+    question: Question, rng: np.random.Generator, *, most: int | None = None, crowded: bool = False
+) -> None:
+    """Each guest says the same at each of `most` tables, and each of some of them the same as alone."""
     seated = guests(question.rows, _LARGEST_UNIT if question.of_units else 1, rng)
-    alone = [_asked(question, [guest]) for guest in seated]
-    company = list(tables(question.rows, seated, FEW, rng))[: None if crowded else 2]
+    company = list(tables(question.rows, seated, FEW, rng))[:most]
     small = math.prod(question.rows.values.shape[1:]) <= _SMALL
     if crowded and small and question.crowded:
         company.append(crowd(question.rows, seated, MANY_UNITS if question.of_units else MANY, rng))
+    name = question.function.__qualname__
+    said: dict[int, list[bytes]] = {}
+    for place in rng.choice(len(seated), size=ALONE, replace=False).tolist():
+        said[place] = _row(_asked(question, [seated[place]]), 0)
     for turn, table in enumerate(company):
         beside = _asked(question, table.members, [0] * len(table.members) if turn % 2 else None)
-        for place, own in zip(table.places, alone, strict=True):
-            same = all(_bits(some[0]) == _bits(all_[place]) for some, all_ in zip(own, beside, strict=True))
-            name = question.function.__qualname__
-            expect(same, f"{name}: the row of a record is the same beside others as alone: {table.name}")
+        for guest, place in enumerate(table.places):
+            row = _row(beside, place)
+            expect(row == said.setdefault(guest, row), f"{name}: the row of a record is the same {table.name}")
 
 
 def _asked(question: Question, members: list[Member], units: list[int] | None = None) -> list[np.ndarray]:
@@ -120,6 +134,10 @@ def _asked(question: Question, members: list[Member], units: list[int] | None = 
     expect(not raised, f"{question.function.__qualname__}: no record makes a contribution raise: {raised}")
     # The last of several arrays is the units, which nobody believes.
     return list(made[:-1]) if isinstance(made, tuple) else [made] if isinstance(made, np.ndarray) else made
+
+
+def _row(made: list[np.ndarray], place: int) -> list[bytes]:
+    return [_bits(array[place]) for array in made]
 
 
 def _bits(row: np.ndarray) -> bytes:

@@ -40,7 +40,7 @@ def _public(module: ModuleType) -> Iterator[Detector]:
                 yield value
 
 
-APART: tuple[Detector, ...] = tuple(map(detect_apart.contributions_leave_nothing_behind, CASES))
+APART: tuple[Detector, ...] = tuple(map(detect_apart.contributions_leave_nothing_behind, detect_apart.APART_CASES))
 """Of a run with a process for each question: what is compared does not depend on how records fall."""
 
 COMPARISONS: tuple[Detector, ...] = (

@@ -14,8 +14,8 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
-# It took nine minutes beside three other processes on two cores: an end in time says nothing of the product.
+# It takes minutes beside three other processes on two cores: an end in time says nothing of the product.
 @pytest.mark.timeout(3600)
 def test_the_product_raises_no_alarm():
-    """The command makes twenty runs; this one has all detectors and takes four minutes of a core."""
+    """The command makes twenty runs; this one has all detectors and takes two minutes of a core."""
     assert first_alarm(seed=0) is None

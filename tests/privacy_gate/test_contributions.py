@@ -16,8 +16,12 @@ from datalens_service.methods import (
     Diffusion,
     DpSgd,
     LabelledMoments,
+    LabelledPool,
+    Moments,
+    PooledMoments,
     Rejection,
     RejectionOrDiffusion,
+    Scattering,
 )
 from datalens_service.methods.sums.content_count import are_drawings
 from datalens_service.methods.voting.teachers import AnyTeacher
@@ -25,7 +29,7 @@ from datalens_service.methods.voting.voting_method import VotingMethod
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
 
-from . import detect_teachers, replay
+from . import detect_rows, detect_teachers, replay
 from .cases import CASES as MECHANISM_CASES
 from .cases import MECHANISMS
 from .contribution_cases import CASES, HORIZON, HORIZON_OF_A_DENOISER, LARGE_CASES
@@ -90,6 +94,22 @@ def test_contributions_are_asked_again_beyond_every_block_of_the_product():
     of_units = _sizes_of_blocks([*(PRODUCT / "methods/descent").glob("*.py"), PRODUCT / "models/per_record.py"])
     assert len(of_units) > 2
     assert max(of_units) < MANY_UNITS
+
+
+@pytest.mark.parametrize(
+    ("method", "parts"),
+    [
+        (RejectionOrDiffusion, (Rejection, Diffusion)),
+        (LabelledPool, (Moments, Scattering)),
+        (LabelledMoments, (PooledMoments, Scattering)),
+    ],
+)
+def test_methods_made_of_others_ask_nothing_that_is_not_asked_of_thousands(method: type, parts: tuple[type, ...]):
+    assert method in detect_rows.MADE_OF_OTHERS
+    crowded = [next(case for case in detect_rows._CROWDED if type(case.method) is part) for part in parts]
+    (case,) = [case for case in detect_rows._FIRST if type(case.method) is method]
+    asked, *of_parts = (set(detect_rows.questions(one, np.random.default_rng(0))) for one in (case, *crowded))
+    assert asked <= set().union(*of_parts)
 
 
 def _sizes_of_blocks(paths: list[Path]) -> list[int]:

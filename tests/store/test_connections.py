@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import select, text
 
 from datalens_service.errors import StoreUnavailable
 from datalens_service.settings import Settings
 from datalens_service.store import database as database_module
+from datalens_service.store import patience
 from datalens_service.store import postgresql as postgresql_module
 from datalens_service.store.database import DEFAULT_CONNECTIONS, Database
 from datalens_service.store.patience import impatient
@@ -119,7 +120,7 @@ def test_the_impatient_leave_a_frozen_server_and_others_wait_for_it(
 def test_the_impatient_wait_for_seconds_for_a_row_that_a_frozen_process_holds(
     postgresql_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database_module, "_LOCK_SECONDS", 1)
+    monkeypatch.setattr(patience, "SECONDS", 1)
     dataset = new_dataset(postgresql_database)
 
     def lock() -> None:
@@ -138,12 +139,57 @@ def test_the_impatient_wait_for_seconds_for_a_row_that_a_frozen_process_holds(
         lock()
 
 
+@pytest.mark.postgres
+def test_the_impatient_wait_for_seconds_for_a_table_that_somebody_changes_also_when_they_read(
+    postgresql_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "SECONDS", 1)
+
+    def read() -> int:
+        with postgresql_database.session() as session:
+            return len(session.scalars(select(AccountRow.id)).all())
+
+    def look() -> int:
+        with postgresql_database.connection() as connection:
+            return len(connection.scalars(select(AccountRow.id)).all())
+
+    other = Database(postgresql_database.url)
+    with ThreadPoolExecutor(1) as threads:
+        with other.transaction() as changing:
+            changing.execute(text("LOCK TABLE accounts IN ACCESS EXCLUSIVE MODE"))
+            patient = threads.submit(read)
+            for ask in (read, look):
+                with impatient(), pytest.raises(StoreUnavailable, match="row or table"):
+                    ask()
+            assert not patient.done()
+        assert patient.result(PATIENCE) == 0
+    with impatient():
+        assert (read(), look()) == (0, 0)
+    other.dispose()
+
+
+@pytest.mark.postgres
+def test_the_impatient_wait_for_seconds_for_a_connection(
+    postgresql_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "SECONDS", 0.05)
+    database = Database(postgresql_database.url, connections=1)
+    with (
+        database.session(),
+        impatient(),
+        pytest.raises(StoreUnavailable, match="All connections"),
+        database.session() as other,
+    ):
+        other.execute(text("SELECT 1"))
+    database.dispose()
+
+
 @pytest.mark.parametrize("threads_of_the_api", [1, THREADS_OF_THE_API])
 def test_the_impatient_wait_for_seconds_for_the_writer_of_sqlite_and_others_longer(
     sqlite_database: Database, monkeypatch: pytest.MonkeyPatch, threads_of_the_api: int
 ) -> None:
     """A process that is frozen within a transaction is a connection of its own here."""
-    monkeypatch.setattr(database_module, "_LOCK_SECONDS", 0.5)
+    monkeypatch.setattr(patience, "SECONDS", 0.5)
     monkeypatch.setattr(database_module, "_BUSY_SECONDS", PATIENCE)
     api = Database(sqlite_database.url)
 

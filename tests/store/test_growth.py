@@ -64,7 +64,7 @@ def grow(database: Database, folder: Path, num_datasets: int, num_jobs: int) -> 
     stored = local.upload(lamps())
     job = local.submit(QUICK | {"epsilon": 0.1}, stored)
     execute(database, ArtifactStore(database, folder), local.settings, local.claim(job))
-    seen = replace(validations.begin_request(keys.create(database, "owner")[0].id, {}), dataset_id=stored.id)
+    seen = replace(validations.begin_request(database, keys.create(database, "owner")[0].id, {}), dataset_id=stored.id)
     with database.transaction() as session:
         validations.settle(session, seen, DatasetState.READY, {}, {})
     History(database, local.ledger_log, stored.id, job.id).write(num_datasets, num_jobs)

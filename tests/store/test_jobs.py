@@ -258,8 +258,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seconds = 0.0
-        for place in ("datalens_service.clock.utc_now", "datalens_service.store.jobs.events.utc_now"):
-            monkeypatch.setattr(place, self.now)
+        monkeypatch.setattr("datalens_service.store.jobs.events.read_database_clock", lambda _: self.now())
 
     def now(self) -> datetime:
         return NOON + timedelta(seconds=self.seconds)

@@ -117,7 +117,9 @@ def test_an_installation_from_before_1_0_0_goes_on(database: Database, older: Ol
     """Uploads have no names there, and what waits to be read calls its class names `classes`."""
     dataset = new_dataset(database)
     spend(read_account(database, claimed(database, new_job(database, dataset.id, 1000).id)), 7)
-    waiting = validations.begin_request(keys.create(database, "laptop")[0].id, {"class_names": "a,b", "records": 2})
+    waiting = validations.begin_request(
+        database, keys.create(database, "laptop")[0].id, {"class_names": "a,b", "records": 2}
+    )
     with database.transaction() as session:
         session.add(IntakeRow(**vars(waiting)))
     before = state_of(database, dataset.id)

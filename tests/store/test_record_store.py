@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from datalens_service.clock import utc_now
 from datalens_service.errors import FileDamaged, InvalidInput, StoreUnavailable
 from datalens_service.settings import Settings
-from datalens_service.store.datasets import record_store
 from datalens_service.store.datasets.record_store import RecordStore
 
 from .test_files import Bucket, bucket, s3
@@ -77,17 +77,15 @@ def test_exchanged_objects_are_refused(settings: Settings, bucket: Bucket, folde
         RecordStore(settings).fetch(path, tmp_path / "records")
 
 
-def test_leftovers_are_removed_once_they_are_old(
-    settings: Settings, bucket: Bucket, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_leftovers_are_removed_once_they_are_old(settings: Settings, bucket: Bucket, folder: Path) -> None:
     store, nobody = RecordStore(settings), lambda _: False
     store.keep(folder)
-    store.remove_leftovers(nobody)
+    store.remove_leftovers(nobody, utc_now())
     assert len(bucket.contents()) == 2
-    monkeypatch.setattr(record_store, "_YOUNG", timedelta(days=-1))
-    store.remove_leftovers(lambda name: name == "ds_1")
+    later = utc_now() + timedelta(days=2)
+    store.remove_leftovers(lambda name: name == "ds_1", later)
     assert len(bucket.contents()) == 2
-    store.remove_leftovers(nobody)
+    store.remove_leftovers(nobody, later)
     assert bucket.contents() == {}
 
 

@@ -62,7 +62,7 @@ class House(NamedTuple):
 
     def receive(self, **form: Any) -> str:
         """Id of an upload that was read."""
-        upload = validations.begin_request(self.key_id, {**FORM, **form})
+        upload = validations.begin_request(self.database, self.key_id, {**FORM, **form})
         ingestion.receive(self.database, self.settings, Path("upload"), upload)
         return upload.dataset_id
 
@@ -309,7 +309,7 @@ def test_it_is_deleted_while_it_is_read(house: House, monkeypatch: pytest.Monkey
 
 def _noted(house: House, form: dict[str, Any]) -> Validation:
     """An upload that came in chunks and waits to be read."""
-    upload = validations.begin_request(house.key_id, {**FORM, **form})
+    upload = validations.begin_request(house.database, house.key_id, {**FORM, **form})
     with house.database.transaction() as session:
         validations.settle(session, upload, DatasetState.VALIDATING, None, upload.form)
     return upload
@@ -386,7 +386,7 @@ def test_an_upload_that_was_killed_while_it_was_opened_is_read_again(house: Hous
 
 
 def test_an_upload_that_was_killed_before_its_review_was_noted_leaves_nothing(house: House) -> None:
-    upload = validations.begin_request(house.key_id, FORM)
+    upload = validations.begin_request(house.database, house.key_id, FORM)
     killed(house, BEFORE_COMMIT, lambda it: ingestion.receive(it.database, it.settings, Path("upload"), upload))
     assert house.held() > {upload.dataset_id}
     house.restart()

@@ -293,7 +293,7 @@ def test_each_worker_has_a_health_file_and_one_that_hangs_is_not_hidden_by_anoth
         assert len(list(health_folder.iterdir())) == 2
         assert health.main([]) == 0
 
-        long_ago = time.time() - health.ALIVE_SECONDS - 1
+        long_ago = time.monotonic() - health.ALIVE_SECONDS - 1
         os.utime(health_folder / str(other.pid), (long_ago, long_ago))
         file.touch()
         assert health.main([]) == 1

@@ -37,7 +37,9 @@ def registered(remote: Deployment, folder: Path) -> StoredDataset:
     path = folder / "lamps.npz"
     np.savez(path, images=records.train.images, labels=records.train.labels)
     key, _ = keys.create(remote.database, "laptop")
-    upload = validations.begin_request(key.id, {"epsilon": 10.0, "name": "lamps", "confirm_classes": True})
+    upload = validations.begin_request(
+        remote.database, key.id, {"epsilon": 10.0, "name": "lamps", "confirm_classes": True}
+    )
     ingestion.receive(remote.database, remote.settings, path, upload)
     return datasets.get(remote.database, upload.dataset_id)
 

@@ -73,7 +73,7 @@ class Followers:
             [*self._command, "--rank", str(rank)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            # What they leave when they are killed goes with the folder of the lease.
+            # Files that they leave when they are killed go with the folder of the lease.
             env={**_environment(), "TMPDIR": str(self._folder)},
         )
 
@@ -88,7 +88,7 @@ class Followers:
 
 
 def _environment() -> dict[str, str]:
-    """Without settings: who has no account needs no address of one."""
+    """Return an environment without settings: a process that has no account needs no address of one."""
     variables = {name: value for name, value in os.environ.items() if not name.upper().startswith(_PREFIX)}
     level = os.environ.get(f"{_PREFIX}LOG_LEVEL")
     return variables if level is None else {**variables, f"{_PREFIX}LOG_LEVEL": level}
@@ -126,7 +126,7 @@ class StartedRanks:
             yield group
 
     def shutdown(self) -> None:
-        """None was started yet."""
+        """Do nothing, as none was started yet."""
 
 
 @contextmanager

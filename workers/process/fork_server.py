@@ -28,7 +28,7 @@ INTEGER: Final = struct.Struct("!i")
 """A process id or an exit code, as the server tells it."""
 
 HAS_GPU: Final = b"G"
-"""What the server says first where jobs find a GPU; elsewhere it says a line's end."""
+"""First byte of the server if jobs find a GPU; otherwise it is a line's end."""
 
 _NO_TORCH: Final = "PyTorch is not installed beside it; install datalens-service[worker] there."
 WAITS_ASLEEP: Final = {"OMP_WAIT_POLICY": "PASSIVE"}
@@ -36,14 +36,14 @@ WAITS_ASLEEP: Final = {"OMP_WAIT_POLICY": "PASSIVE"}
 
 
 _GPU_UNTOUCHED: Final = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-"""Whether there is a GPU, torch then tells without its driver; no forked process could use one that was loaded."""
+"""Lets torch look for a GPU without loading the driver, which no forked process could use afterwards."""
 
 
 class ForkServer:
     """The server of this worker; started when it is first looked for, and anew after it was lost.
 
     Attributes:
-        has_gpu: Whether torch finds one; None until the server has told.
+        has_gpu: True if torch finds one; None until the server has told.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class ForkServer:
         self.has_gpu: bool | None = None
 
     def ready(self) -> bool:
-        """Whether a job could start at once.
+        """Return True if a job could start at once.
 
         Raises:
             WorkerUnavailable: The server ended, for example because torch is not installed.
@@ -145,7 +145,7 @@ class ForkedProcess:
 
 
 def explain_missing_package() -> str | None:
-    """Why no server can start with the packages that are installed; None if one can."""
+    """Say why no server can start with the packages that are installed; None if one can."""
     return None if importlib.util.find_spec("torch") else _NO_TORCH
 
 

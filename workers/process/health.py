@@ -35,17 +35,19 @@ class HealthFile:
 
     def touch(self) -> None:
         """Note that the loop has turned."""
-        os.utime(self._descriptor)
+        # Not the clock of the wall, which may be set while the worker is at work.
+        turned = time.monotonic()
+        os.utime(self._descriptor, (turned, turned))
 
 
 def alive() -> bool:
-    """Whether there is a worker of this user on this machine, and each of them has taken a turn lately."""
+    """Return True if this user has a worker on this machine, and each of them has taken a turn lately."""
     ages = [age for path in _folder().glob("*") if (age := _age(path)) is not None]
     return bool(ages) and max(ages) < ALIVE_SECONDS
 
 
 def ready() -> bool:
-    """Whether the database answers; jobs need no broker."""
+    """Return True if the database answers; jobs need no broker."""
     from datalens_service.errors import DatalensError
     from datalens_service.gateways.startup import connect
     from datalens_service.settings import Settings
@@ -91,7 +93,7 @@ def _age(path: Path) -> float | None:
         # Shared, so that two who ask at once do not take each other for a worker.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return time.time() - os.fstat(descriptor).st_mtime
+        return time.monotonic() - os.fstat(descriptor).st_mtime
     else:
         with contextlib.suppress(FileNotFoundError):
             path.unlink()

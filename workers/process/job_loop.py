@@ -91,7 +91,7 @@ class JobLoop:
         """Called after each turn, whether or not the database answered."""
 
     def free_slots(self) -> int:
-        """How many more jobs may run now."""
+        """Return how many more jobs may run now."""
         return self._slots - len(self._attended)
 
     def _tell(self, *, ended: bool = False) -> None:
@@ -136,7 +136,7 @@ class JobLoop:
             self._note(ended_well=error is None and future.result())
 
     def _note(self, *, ended_well: bool) -> None:
-        """After a process that could not begin here the loop waits, each time longer: no other would fare better."""
+        """Wait after a process that could not begin here, each time longer: no other would fare better."""
         if ended_well:
             self._pause = _SHORTEST_PAUSE
             return
@@ -144,7 +144,7 @@ class JobLoop:
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
     def _can_start(self) -> bool:
-        """Whether a job that is claimed now would begin now. Without any data set, nothing is imported for jobs."""
+        """Return True if a claimed job would begin now; without any data set, nothing is imported for jobs."""
         self._has_data = self._has_data or bool(datasets.list_datasets(self._database, limit=1).items)
         if not self._has_data or time.monotonic() < self._paused_until:
             return False
@@ -159,7 +159,7 @@ class JobLoop:
         return ready
 
     def _check_disks(self) -> None:
-        """Before a claim: where there is no room, others may take the job."""
+        """Check the disks before a claim: where there is no room, others may take the job."""
         try:
             check_disks(self._settings)
         except StoreUnavailable as error:

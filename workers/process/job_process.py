@@ -25,7 +25,7 @@ def announce(lease: Lease) -> None:
 
 
 class JobProcess:
-    """One `workers.run_job --token TOKEN JOB_ID`, in a session of its own so that all of it can be killed.
+    """A process `workers.run_job --token TOKEN JOB_ID` in a session of its own, so that all of it can be killed.
 
     It runs under a lease that was claimed before it was started. Until it has adopted the lease, `hold` renews it.
     The process announces that on its standard output: a file, not a pipe, so that it outlives either side.
@@ -50,7 +50,7 @@ class JobProcess:
 
     @property
     def adopted(self) -> bool:
-        """Whether it holds or held its lease itself."""
+        """Return True if it holds or held its lease itself."""
         # pread leaves the offset alone, which both processes share.
         return b"\n" in os.pread(self._announced.fileno(), _TOKEN_BYTES, 0)
 
@@ -68,7 +68,7 @@ class JobProcess:
         return self._process.wait()
 
     def superseded(self, job: Job) -> bool:
-        """Whether it works on a job that is no longer its own."""
+        """Return True if it works on a job that is no longer its own."""
         return job.lease_token != self._lease.token or job.state != JobState.RUNNING
 
     def hold(self, database: Database) -> None:
@@ -83,7 +83,7 @@ class JobProcess:
         """End the lease of this dead process now: it is known that nobody renews it.
 
         Args:
-            counts: Whether the start counts, also of a process that died before it began. One that did not begin
+            counts: True if the start counts, also of a process that died before it began. One that did not begin
                 because of its worker or machine uses none: a worker that cannot start any fails no job.
 
         Raises:

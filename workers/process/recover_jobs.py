@@ -1,4 +1,4 @@
-"""What has to be done for jobs whose workers were lost, by whoever is alive."""
+"""Cares for jobs whose workers were lost; any process that is alive does it."""
 
 import time
 from typing import Final

@@ -25,7 +25,7 @@ from workers.process.job_process import JobProcess
 log = structlog.get_logger()
 
 GRACE_SECONDS = 45.0
-"""How long a process may take to give its job back; one step of training has to fit."""
+"""Seconds in which a process has to give its job back; one step of training has to fit."""
 
 _POLL_SECONDS = 0.2
 _CHECK_SECONDS = 2.0
@@ -40,7 +40,7 @@ def supervise(database: Database, lease: Lease, stopping: threading.Event, serve
         stopping: Set to have the job given back to the queue.
 
     Returns:
-        Whether the worker may start the next one at once: nothing is wrong with itself, its disk or its database.
+        True if the worker may start the next one at once: nothing is wrong with itself, its disk or its database.
     """
     try:
         process = JobProcess(lease, server)
@@ -53,7 +53,7 @@ def supervise(database: Database, lease: Lease, stopping: threading.Event, serve
     if code in (Exit.ENDED, Exit.PAUSED, Exit.FENCED):
         return True
     log.warning("job process ended early", job_id=process.job_id, pid=process.pid, exit_code=code)
-    # Of what keeps it from beginning here the process speaks itself.
+    # The process itself reports what keeps it from beginning here.
     killed = code is not None and code < 0 and not stopping.is_set()
     try:
         process.give_up(database, counts=killed)
@@ -74,7 +74,7 @@ class _Watch:
         self._superseded_since: float | None = None
 
     def exit_code(self) -> int | None:
-        """How it ended."""
+        """Return the exit code of the process, once it has ended."""
         while (code := self._process.wait(_POLL_SECONDS)) is None:
             if self._stopping.is_set():
                 return self._ended()
@@ -90,7 +90,7 @@ class _Watch:
         return self._process.kill() if code is None else code
 
     def _useless(self) -> bool:
-        """Whether the job has not been its own for so long that it cannot just be on its way out."""
+        """Return True if the job has not been its own for so long that it cannot just be on its way out."""
         now = time.monotonic()
         if now >= self._next_check:
             self._next_check = now + _CHECK_SECONDS

@@ -1,4 +1,4 @@
-"""What attacks found, as the owner sees it on pages. For the owner alone."""
+"""Views of what attacks found, for the owner alone."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple

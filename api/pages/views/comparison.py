@@ -13,10 +13,10 @@ from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs
 
 ABSENT = "–"
-"""What stands in the column of a job that has no such parameter or figure."""
+"""Text in the column of a job that has no such parameter or figure."""
 
 _WORDS: Final = {
-    "epsilon": "ε asked for",
+    "epsilon": "ε requested",
     "delta": "δ asked for",
     "synthetic_images": "Images packed",
     "method.name": "Method",
@@ -29,7 +29,7 @@ class Side(NamedTuple):
 
     Attributes:
         figures: By their titles; those for the owner alone only where the visitor is one.
-        judged: What the verdict rests on, for the owner alone.
+        judged: Figures that the verdict rests on, for the owner alone.
     """
 
     job: JobRead
@@ -40,7 +40,7 @@ class Side(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """For the owner alone; else empty."""
+        """Return the verdict, for the owner alone; else empty."""
         return "" if self.judged is None else judge(self.judged).sentence
 
 
@@ -64,7 +64,7 @@ def load_side(services: Services, visitor: Visitor, job_id: str) -> Side:
 
 
 def judge_sides(first: Side, second: Side) -> str:
-    """Which is better, for the owner alone; empty for others, and where figures do not compare."""
+    """Say which of two jobs is better, for the owner alone; empty for others, and where figures do not compare."""
     same = first.job.dataset_id == second.job.dataset_id
     return judge_pair(first.judged, second.judged) if same and first.judged and second.judged else ""
 
@@ -90,7 +90,7 @@ def compare_parameters(first: Side, second: Side) -> list[Row]:
 
 
 def name_parameter(path: str) -> str:
-    """In words: the path method.warm_start.num_components is the number of components of the warm start."""
+    """Name a parameter in words: method.warm_start.num_components is the number of components of the warm start."""
     steps = path.removeprefix("method.").replace("num_", "number_of_").replace("_", " ").split(".")
     words = " of ".join(reversed(steps))
     return _WORDS.get(path) or words[:1].upper() + words[1:]

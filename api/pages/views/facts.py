@@ -1,4 +1,4 @@
-"""What several pages show of datasets and jobs: gauges of budgets, phases.
+"""Facts that several pages show of datasets and jobs: gauges of budgets, phases.
 
 Shares of a gauge are of μ², which adds up; ε does not.
 """
@@ -47,12 +47,12 @@ class Shares:
 
     @property
     def left(self) -> float:
-        """What none of them takes."""
+        """Return the part that none of them takes."""
         return max(0.0, 100 - self.spent - self.reserved - self.planned)
 
 
 def divide_budget(budget: BudgetRead, planned_units: int = 0) -> Shares:
-    """How the lifetime budget of a data set is divided.
+    """Divide the lifetime budget of a data set into what is spent, reserved and left.
 
     Args:
         planned_units: Price of a job that is not submitted yet; cut at what remains.
@@ -68,7 +68,7 @@ def divide_budget(budget: BudgetRead, planned_units: int = 0) -> Shares:
 
 
 def divide_job(job: Job) -> Shares:
-    """How much of its own price a job has spent."""
+    """Divide the price of a job into what it has spent and the rest."""
     return Shares(spent=_percent_of(job.charged_units, PlanSummary.model_validate(job.price).units))
 
 

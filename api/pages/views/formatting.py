@@ -20,7 +20,7 @@ def size(number: int) -> str:
 
 
 def between(start: datetime, end: datetime) -> str:
-    """How long something took; no finer than a second, as everywhere in what is told about jobs."""
+    """Write how long something took, no finer than a second, as everywhere on the pages of jobs."""
     return duration((end - start).total_seconds())
 
 
@@ -48,12 +48,12 @@ def pixels(schema: Schema) -> str:
 
 
 def units(schema: Schema) -> str:
-    """How many privacy units a data set has, in its owner's word."""
+    """Write how many privacy units a data set has, in its owner's word."""
     return f"{schema.num_units:,} {'image' if schema.unit == 'record' else schema.unit}s"
 
 
 def classes(number: int) -> str:
-    """So many classes."""
+    """Write a number of classes."""
     return f"{number:,} class{'' if number == 1 else 'es'}"
 
 

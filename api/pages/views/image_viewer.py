@@ -18,16 +18,16 @@ IMAGES_PER_PAGE: Final = COLUMNS * COLUMNS
 _LARGE_SIDE: Final = 512
 """A single image is enlarged by the largest whole factor that keeps it within this many pixels."""
 MOST_BYTES: Final = 2**28
-"""Of all images together, which are read for each page; larger sets are looked at after a download."""
+"""Size of all images together, which are read for each page; larger sets have to be downloaded."""
 
 
 def fits(schema: Schema, images: int) -> bool:
-    """Whether so many images can be paged through."""
+    """Return True if so many images can be paged through."""
     return schema.dimensions * images <= MOST_BYTES
 
 
 def count_drawn(schema: Schema) -> int:
-    """How many images are drawn anew at once: a page of each class."""
+    """Return how many images are drawn anew at once: a page of each class."""
     return IMAGES_PER_PAGE * schema.num_classes
 
 
@@ -76,11 +76,11 @@ def _of_class(path: Path, schema: Schema, label: int) -> Images:
 
 
 def images_on_page(schema: Schema, packed: int, label: int, page: int) -> int:
-    """How many images of a class a page shows; packed classes take turns."""
+    """Return how many images of a class a page shows; packed classes take turns."""
     of_class = packed // schema.num_classes + (label < packed % schema.num_classes)
     return min(IMAGES_PER_PAGE, max(0, of_class - page * IMAGES_PER_PAGE))
 
 
 def pages_of_class(schema: Schema, packed: int) -> int:
-    """How many pages the first class has; classes take turns, so none has more."""
+    """Return how many pages the first class has; classes take turns, so none has more."""
     return math.ceil(math.ceil(packed / schema.num_classes) / IMAGES_PER_PAGE)

@@ -14,7 +14,7 @@ from datalens_service.proof.hash_chain import SPENDS, EntryKind
 from datalens_service.store.ledger.journal_pages import JournalLine, JournalSlice
 
 MOST_ENTRIES: Final = 1000
-"""What a page reads of the journal."""
+"""Number of entries that a page reads."""
 
 _MOST_ROWS: Final = 50
 _MEANINGS: Final = {
@@ -64,7 +64,7 @@ class Table:
 
 
 def build_table(portion: JournalSlice, delta: float) -> Table:
-    """As many rows as a page holds.
+    """Build a table with as many rows as a page holds.
 
     Equal releases that reach behind the portion are a row of this page and one of the next.
     """

@@ -31,30 +31,31 @@ class Choice(NamedTuple):
 
 _MEANINGS: Final = {
     "auto": (
-        "What suits your images by their number, size and colours, and ε; the plan says what that is. Many small grey "
-        "images give outlines, labelled by a privately trained classifier, and objects take several times as long as "
-        "drawings. Few images, large ones and those in colour give what Fast gives: soft ones."
+        "Chooses the method that suits your images by their number, size and colours, and ε; the plan names it. From "
+        "many small grey images it learns outlines, which a privately trained classifier labels. From few images, "
+        "large ones and those in colour it draws blurs, as Fast does."
     ),
     "fast": (
-        "Measures how the images of each class look on the whole, once and with noise, and draws new ones from that. "
-        "They are soft at best."
+        "Measures once, with noise, how the images of each class look on average and how they vary, and draws new "
+        "ones from that. They are blurred at best."
     ),
     "diffusion": (
-        "What “Made to look at” does for many objects, whatever the images show: a network learns from the records by "
-        "noisy gradients how they are drawn. With many records surfaces have texture; edges are rougher."
+        "Trains a network with noisy gradients to draw such images, as “Best-looking” does for many images of "
+        "objects. From many images it learns texture; edges are rougher."
     ),
     "teach": (
-        "Of small grey images, textured samples that models learn from, labelled by a privately trained classifier; "
-        "of many also wider and turned. They look rough. Of other images, those of Fast under noise."
+        "Draws images that classifiers learn more from, and that look rough. Small grey ones have texture and labels "
+        "of a privately trained classifier; if there are many, some are stretched and turned. Others are those of "
+        "Fast, under noise."
     ),
     "balanced": (
-        "Starts from noisy means and covariances of each class; then small teacher networks, one for about 15 records, "
-        "vote on improvements."
+        "Starts as Fast does; then small teacher networks, each trained on about 15 images, vote on improvements."
     ),
     "classifier": (
-        "A classifier instead of images: learns which class an image belongs to, and can be run anywhere (ONNX)."
+        "Trains a classifier instead of drawing images. It says which class an image belongs to, and runs anywhere "
+        "(ONNX)."
     ),
-    "paper": "DataLens with the settings of its authors, to compare with their figures.",
+    "paper": "Runs DataLens with the settings of its authors, to compare with their figures.",
 }
 CHOICES: Final = tuple(Choice(name, TITLES[name], _MEANINGS[name]) for name in OFFERED)
 
@@ -64,7 +65,7 @@ def _name_preset(choice: str) -> dict[str, str]:
 
 
 def suggest_request(budget: BudgetRead) -> RequestedSpec:
-    """For somebody who has chosen nothing yet: ε = 1, or what remains if that is less."""
+    """Suggest a request for somebody who has chosen nothing yet: ε = 1, or what remains if that is less."""
     affordable = round_down(min(_USUAL_EPSILON, budget.epsilon_remaining), 2)
     return RequestedSpec(preset=DEFAULT_PRESET, epsilon=affordable or _USUAL_EPSILON)
 

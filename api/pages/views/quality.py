@@ -1,4 +1,4 @@
-"""How good the result of a job is: private figures for the owner, those of the releasable report for others."""
+"""Views of how good the result of a job is: private figures for the owner, releasable ones for others."""
 
 import json
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _WORDS: Final = {
     **dict.fromkeys(("fid", "kid"), ("FID", "extractor")),
     **dict.fromkeys(("precision", "recall", "score"), ("extractor",)),
 }
-"""Of the glossary, by the first word of the name of a measure; all others are accuracies."""
+"""Words of the glossary by the first word of the name of a measure; all other measures are accuracies."""
 
 
 class Figure(NamedTuple):
@@ -32,7 +32,7 @@ class Figure(NamedTuple):
 
     Attributes:
         value: With its unit, and its spread over seeds where there is one.
-        interval: Of the mean over seeds, where there are enough.
+        interval: Interval of the mean over seeds, where there are enough.
     """
 
     title: str
@@ -45,7 +45,7 @@ class Figure(NamedTuple):
 
 
 class Quality(NamedTuple):
-    """What the page of a job shows.
+    """Figures of quality on the page of a job.
 
     Attributes:
         caveats: Persons in training images and in test images; of the owner alone.
@@ -70,7 +70,7 @@ def quality_of_job(services: Services, visitor: Visitor, job: Job, schema: Schem
 
 
 def read_figures(services: Services, visitor: Visitor, job: Job) -> Figures | None:
-    """What a verdict rests on; None for visitors who are not the owner, and where there is no report."""
+    """Read the figures of a verdict; None for visitors who are not the owner, and where there is no report."""
     report = _own_report(services, visitor, job)
     if report is None:
         return None
@@ -93,7 +93,7 @@ def accuracies_of_jobs(services: Services, visitor: Visitor, listed: Sequence[Jo
 
 
 def _measures(services: Services, visitor: Visitor, job: Job) -> list[dict[str, Any]]:
-    """As the report that this visitor may read states them."""
+    """Return the measures of the report that this visitor may read."""
     measures: list[dict[str, Any]] = (_report(services, visitor, job) or {"measures": []})["measures"]
     return measures
 
@@ -148,7 +148,7 @@ class Cell(NamedTuple):
 
 
 class Confusion(NamedTuple):
-    """What the page shows.
+    """A table of confusions as the page shows it.
 
     Attributes:
         accuracy: Percent of right labels.

@@ -47,7 +47,7 @@ _HEADERS: Final = {
 
 
 def read_glossary() -> dict[str, str]:
-    """What words mean, in the order of the file: a “?” of a page says the first sentence, and leads to the rest."""
+    """Read the words in the order of the file: a “?” of a page says the first sentence, and leads to the rest."""
     text = files("api.pages").joinpath("glossary.md").read_text(encoding="utf-8")
     return {word: " ".join(meaning.split()) for word, meaning in _ENTRY.findall(text)}
 
@@ -133,7 +133,7 @@ def _said(error: DatalensError | RequestValidationError | HTTPException) -> tupl
 
 
 def _wrong_address(error: RequestValidationError) -> tuple[ProblemType, str]:
-    """Which parameter of an address is wrong; if none is, there is nothing at it."""
+    """Name the parameter of an address that is wrong; if none is, there is nothing at it."""
     for place in problem_errors(error.errors(), error.body):
         if place["in"] == "query":
             return PROBLEM_TYPES[InvalidInput.slug], f"{place['pointer'][2:]} in the address: {place['detail']}"
@@ -168,7 +168,7 @@ def answer_browsers(app: FastAPI) -> None:
 
 @dataclass(frozen=True)
 class Visitor:
-    """Somebody who has signed in, looking at a page."""
+    """A person who has signed in and looks at a page."""
 
     request: Request
     session: BrowserSession
@@ -176,7 +176,7 @@ class Visitor:
 
     @property
     def tenant_id(self) -> str:
-        """Whose objects they see."""
+        """Return the tenant whose objects they see."""
         return self.key.tenant_id
 
     def page(self, template: str, **facts: Any) -> HTMLResponse:
@@ -190,7 +190,7 @@ class Visitor:
 
 
 def visitor(request: Request, services: ServicesDep, key: Annotated[ApiKey, Depends(caller)]) -> Visitor:
-    """Who looks at the page.
+    """Return who looks at the page.
 
     Raises:
         Unauthorized: Nobody has signed in.

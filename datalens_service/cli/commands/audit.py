@@ -29,8 +29,8 @@ FIELDS = ("attack", "AUC", "95 %", "allowed", "found at 1 % false", "allowed")
 GROUP_FIELDS = ("loss threshold in", "success", "95 %")
 INVERSION_FIELDS = ("inversion of", "median error", "95 %", "lowest")
 ATTACKS_HELP = (
-    "loss_threshold, reference, likelihood_ratio, or inversion of gradients (dp_sgd, or without privacy); the first "
-    "three if left out. Repeatable."
+    "loss_threshold, reference, likelihood_ratio, or inversion of gradients (dp_sgd, or without privacy); default: the "
+    "first three. Repeatable."
 )
 GROUPS_HELP = "NAME=CLASS,CLASS: measure the success of a loss threshold on these classes together. Repeatable."
 
@@ -45,7 +45,7 @@ def audit(
     groups: Annotated[list[str] | None, typer.Option("--group", help=GROUPS_HELP)] = None,
     picture: Annotated[
         Path | None,
-        typer.Option("--picture", help="Of inversion: PNG to write, with some of your records.", dir_okay=False),
+        typer.Option("--picture", help="PNG that inversion writes; it shows some of your records.", dir_okay=False),
     ] = None,
     force: options.Force = False,
     seed: options.Seed = 0,
@@ -169,7 +169,7 @@ def format_result(result: AuditResult) -> Text:
 
 
 def say_notes(result: AuditResult) -> str:
-    """What the figures say, are, and are not."""
+    """Explain what the figures of an audit mean, and what they do not mean."""
     notes = [*result.verdicts(), *([result.note] if result.attacks else [])]
     return " ".join(notes if result.inversion is None else [*notes, result.inversion.note])
 

@@ -36,7 +36,8 @@ def upload(
         ),
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--name", help="All keys that list data sets see it; left out, the name of the file.")
+        str | None,
+        typer.Option("--name", help="Name that all keys see which list data sets; default: the name of the file."),
     ] = None,
     confirm_classes: options.ConfirmClasses = False,
     public_test: options.PublicTest = False,
@@ -45,7 +46,7 @@ def upload(
     shares_budget_with: options.SharesBudgetWith = None,
     leave_out_constant_images: options.LeaveOutConstantImages = False,
     upload_id: Annotated[
-        str | None, typer.Option("--resume", metavar="UPLOAD", help="Go on with an upload that was interrupted, upl_….")
+        str | None, typer.Option("--resume", metavar="UPLOAD", help="Continue an interrupted upload, upl_….")
     ] = None,
     service: Service = SERVICE,
 ) -> None:
@@ -142,7 +143,7 @@ def label(
 @app.command()
 def delete(dataset_id: options.DatasetId, yes: options.Yes = False, service: Service = SERVICE) -> None:
     """Delete the records of a data set; what was spent on them stays on the books. Asks first."""
-    review.confirm(f"Delete the records of {dataset_id}? They cannot be brought back.", yes=yes)
+    review.confirm(f"Delete the records of {dataset_id}? This cannot be undone.", yes=yes)
     with service.connect() as client:
         receipt = client.delete_dataset(find_dataset(client, dataset_id))
     lines = {
@@ -200,7 +201,7 @@ def _ask(dataset_id: str, found: ReviewInfo) -> None:
     waits = (
         f"Nothing was published or charged. Until {found.expires_at:%Y-%m-%d %H:%M} UTC, `datalens datasets confirm "
         f"{dataset_id}` publishes the class names and opens the budget, and `datalens datasets delete {dataset_id}` "
-        "drops the upload."
+        "deletes the upload."
     )
     review.require(found, waits, {"dataset_id": dataset_id, "review": found.model_dump(mode="json")})
 
@@ -226,7 +227,7 @@ def _describe(dataset: DatasetInfo) -> dict[str, object]:
 
 
 def _describe_joined(joined: Joined) -> str:
-    """For the owner: that records were known, and which account pays."""
+    """Say to the owner that records were known, and which account pays."""
     count = "some" if joined.known_records is None else f"{joined.known_records:,}"
     return (
         f"{count} of these records were uploaded before, so the budget of {', '.join(joined.dataset_ids)} pays: "

@@ -24,7 +24,7 @@ _Fetch = Callable[[Client, str, Path], Path]
 _OF_IMAGES: Final = ("synthetic_images", "per_class", "classes", "seed")
 """Parameters that select images."""
 _SUFFIX: Final = {"npz": ".npz", "parquet": ".parquet", "imagefolder": ".zip", "webdataset": ".tar"}
-"""Of images; all other formats are those of classifiers."""
+"""Suffixes of formats of images; all other formats are those of classifiers."""
 
 
 def files(job_id: options.JobId, service: Service = SERVICE) -> None:
@@ -44,24 +44,27 @@ def download(
     synthetic_images: options.DrawnImages = None,
     per_class: Annotated[
         int | None,
-        typer.Option("--per-class", parser=build_integer_parser(1), help="How many images of each class, instead."),
+        typer.Option("--per-class", parser=build_integer_parser(1), help="Number of images of each class, instead."),
     ] = None,
     classes: Annotated[
         list[str] | None,
-        typer.Option("--classes", help="Name of a class, or its number; only these are drawn, in turn. Repeatable."),
+        typer.Option("--classes", help="Name or number of a class; only these are drawn, in turn. Repeatable."),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", parser=build_integer_parser(0), help="Repeats a draw of its own.")
+        int | None,
+        typer.Option(
+            "--seed", parser=build_integer_parser(0), help="Seed of the draw; the same seed draws the same images."
+        ),
     ] = None,
     bundle: Annotated[
-        bool, typer.Option("--bundle", help="A zip that is ready to be published: with card, checksums, proof of ε.")
+        bool, typer.Option("--bundle", help="Make a zip to publish, with card, checksums and proof of ε.")
     ] = False,
     title: Annotated[str | None, typer.Option("--title", help="Public name of the data set, with --bundle.")] = None,
     license: Annotated[
         str, typer.Option("--license", help="SPDX id, for example CC-BY-4.0, with --bundle; other chooses none.")
     ] = "other",
     file: Annotated[
-        str | None, typer.Option("--file", metavar="NAME", help="One file of `datalens jobs files` instead.")
+        str | None, typer.Option("--file", metavar="NAME", help="Download one file of `datalens jobs files` instead.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="File to write; left out, named after the job.", dir_okay=False)
@@ -110,9 +113,7 @@ def download(
 
 def report(
     job_id: options.JobId,
-    releasable: Annotated[
-        bool, typer.Option("--releasable", help="Without the figures that are for the owner only.")
-    ] = False,
+    releasable: Annotated[bool, typer.Option("--releasable", help="Leave out figures for the owner alone.")] = False,
     out: Annotated[
         Path | None, typer.Option("--out", help="HTML file to write; left out, named after the job.", dir_okay=False)
     ] = None,
@@ -170,7 +171,7 @@ def push(
     synthetic_images: options.DrawnImages = None,
     title: Annotated[str | None, typer.Option("--title", help="Public name of the data set.")] = None,
     license: Annotated[str, typer.Option("--license", help="SPDX id, for example CC-BY-4.0.")] = "other",
-    public: Annotated[bool, typer.Option("--public", help="Make a new repository open to everybody.")] = False,
+    public: Annotated[bool, typer.Option("--public", help="Make a new repository public.")] = False,
     service: Service = SERVICE,
 ) -> None:
     """Publish synthetic images with card, licence, checksums and proof, after verifying them.

@@ -109,14 +109,14 @@ def label(
 @app.command()
 def cancel(job_id: options.JobId, yes: options.Yes = False, service: Service = SERVICE) -> None:
     """Ask a job to stop; what it has charged stays charged. Asks first."""
-    question = f"Cancel {job_id}? What it has spent stays spent, and images that are not ready will never be."
-    confirm(f"{question} As long as it has not ended, `datalens jobs pause` keeps both.", yes=yes)
+    question = f"Cancel {job_id}? Spent budget stays spent, and images that are not ready are lost."
+    confirm(f"{question} While it runs, `datalens jobs pause` keeps both.", yes=yes)
     with service.connect() as client:
         job = client.cancel(find_job(client, job_id))
     _show_job(job, service)
 
 
-_add_command("pause", Client.pause, "Ask a job to pause; its reservation and what it has reached stay.")
+_add_command("pause", Client.pause, "Ask a job to pause; it keeps its reservation and its progress.")
 _add_command("resume", Client.resume, "Let a paused job go on.")
 
 

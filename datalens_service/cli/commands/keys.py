@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -44,9 +44,10 @@ def create(
     """Make an API key and print it, once."""
     from datalens_service.store.access import keys, tenants
     from datalens_service.store.access.roles import Role
+    from datalens_service.store.database_clock import read_clock
 
-    expires_at = None if days is None else datetime.now(UTC) + timedelta(days=days)
     with open_database(data_dir) as database:
+        expires_at = None if days is None else read_clock(database) + timedelta(days=days)
         tenant_id = tenants.find(database, tenant).id
         request = keys.KeyRequest(name=name, tenant_id=tenant_id, role=Role(role), expires_at=expires_at)
         key, secret = keys.create(database, request)
@@ -74,7 +75,7 @@ def revoke(
     """Make an API key useless from now on. Asks first."""
     from datalens_service.store.access import keys
 
-    confirm(f"Revoke {key_id}? Whoever uses it is locked out at once, and it cannot be brought back.", yes=yes)
+    confirm(f"Revoke {key_id}? Everybody who uses it is locked out at once, and this cannot be undone.", yes=yes)
     with open_database(data_dir) as database:
         key = _describe_key(keys.revoke(database, key_id))
     output.show(key, f"{key_id} revoked", as_json=as_json)
@@ -96,7 +97,7 @@ def create_tenant(
 
 @tenants_app.command(name="list")
 def list_tenants(data_dir: options.DataDir = options.DEFAULT_DATA_DIR, as_json: options.AsJson = False) -> None:
-    """List tenants."""
+    """List the tenants of this installation."""
     from datalens_service.store.access import tenants
 
     with open_database(data_dir) as database:

@@ -25,15 +25,15 @@ def plan(
     *,
     data: Annotated[
         Path | None,
-        typer.Option("--data", help="As for `datalens train`; only its public schema is used.", exists=True),
+        typer.Option("--data", help="Images as for `datalens train`; only their public schema is used.", exists=True),
     ] = None,
     planned: MethodOptions,
     top_k: Annotated[
-        int | None, typer.Option("--top-k", parser=build_integer_parser(1), help="Without data: k of a vote.")
+        int | None, typer.Option("--top-k", parser=build_integer_parser(1), help="k of a vote, if there is no --data.")
     ] = None,
     noise_stddev: Annotated[
         int | None,
-        typer.Option("--noise-stddev", parser=build_integer_parser(1), help="Without data: σ of a vote sum."),
+        typer.Option("--noise-stddev", parser=build_integer_parser(1), help="σ of a vote sum, if there is no --data."),
     ] = None,
     reading: ReadingOptions,
     as_json: options.AsJson = False,

@@ -43,7 +43,10 @@ def check(
     kind: Annotated[PluginKind, typer.Option("--kind", help="What the plug-in is.")] = "method",
     settings: options.Settings = None,
     steps: Annotated[
-        int, typer.Option("--steps", parser=build_integer_parser(1), help="How many steps meet neighbours.")
+        int,
+        typer.Option(
+            "--steps", parser=build_integer_parser(1), help="Number of steps that are run on neighbouring data."
+        ),
     ] = 4,
     as_json: options.AsJson = False,
 ) -> None:

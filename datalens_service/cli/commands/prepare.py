@@ -55,7 +55,7 @@ def prepare(
             help="Values that become 0 and 255 above 8 bits; DICOM files bring their own.",
         ),
     ] = None,
-    frame: Annotated[int, typer.Option(min=1, help="Frame that is read of files with several.")] = 1,
+    frame: Annotated[int, typer.Option(min=1, help="Frame to read from files with several.")] = 1,
     *,
     metadata: MetadataOptions,
     force: options.Force = False,

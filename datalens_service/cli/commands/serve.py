@@ -36,7 +36,7 @@ def _parse_root_path(text: str) -> str:
     from datalens_service.settings import ROOT_PATH
 
     if not re.fullmatch(ROOT_PATH, text):
-        raise typer.BadParameter("it is like /datalens or /lab/datalens, without a slash at its end.")
+        raise typer.BadParameter("write it like /datalens or /lab/datalens, without a slash at the end.")
     return text
 
 

@@ -150,7 +150,7 @@ def train_upload(
         asked.with_encoders(lambda path: encoders.keep(local_run.artifacts, path).model_dump())
         job = local_run.find_or_create_job(dataset, spec)
         if job.state.terminal:
-            output.say(f"This run has ended before; nothing was spent again. Its results are in {out}.")
+            output.say(f"This run ended before, so nothing was spent again. Its results are in {out}.")
         job = _run_job(local_run, dataset, job, process_group)
         outcome = build_outcome(local_run, dataset, job)
     output.show(outcome, render_outcome(outcome), as_json=as_json)
@@ -184,7 +184,7 @@ class PublicFile(NamedTuple):
 
 
 def _ask(schema: Schema, counts: Counts, upload_notices: tuple[Notice, ...], out: Path) -> None:
-    """Whether the class names may be public."""
+    """Ask whether the class names may be public."""
     from datalens_service.services.upload_reports import ClassReview
 
     review.require(
@@ -218,5 +218,5 @@ def _run_job(local_run: LocalRun, dataset: StoredDataset, job: Job, process_grou
         with bars, interruption:
             return local_run.run_job(job, observe, process_group)
     except ShutdownRequested:
-        output.say("Stopped. The same command goes on from here and pays for nothing again.")
+        output.say("Stopped. The same command continues from here and pays for nothing twice.")
         raise typer.Exit(ExitCode.INTERRUPTED) from None

@@ -27,8 +27,8 @@ def verify(
         typer.Option(
             "--key",
             metavar="KEY",
-            help="Public key that has to have signed it: 64 hexadecimal digits, PEM, or a file with one of them. With "
-            "it, reports can be checked as well.",
+            help="Public key that must have signed it: 64 hexadecimal digits, PEM, or a file with one of them. With "
+            "a key, reports can be checked, too.",
         ),
     ] = None,
     as_json: options.AsJson = False,
@@ -64,7 +64,7 @@ def _summarize(verdict: Verdict, vouched: bool) -> str:
         return f"Do not rely on it. {verdict.contradiction}"
     if not verdict.holds:
         return f"Do not rely on all of it: not everything was checked. {verdict.reason}"
-    missing = "" if vouched else " Nobody vouched for the key that signed: name the key you expect with --key."
+    missing = "" if vouched else " The signing key is not confirmed: name the key that you expect with --key."
     return f"Everything above holds.{missing}"
 
 

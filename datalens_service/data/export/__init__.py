@@ -17,6 +17,6 @@ _FORMATS: Final = (
 )
 
 WRITERS: Final[dict[str, Writer]] = {writer.name: writer for writer in _FORMATS}
-"""By name, in the order in which the API lists them."""
+"""All formats by name, in the order in which the API lists them."""
 
 __all__ = ["WRITERS", "ArchivePlace", "Writer", "WrittenImages", "sample_grid"]

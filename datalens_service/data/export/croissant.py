@@ -15,7 +15,7 @@ VERSION: Final = "http://mlcommons.org/croissant/1.1"
 
 _PICTURE: Final = "image/png"
 _TAR: Final = "application/x-tar"
-# What loaders of Croissant know Parquet by.
+# The media type by which loaders of Croissant know Parquet.
 _PARQUET: Final = "application/x-parquet"
 _CONTEXT: Final[Json] = {
     "@language": "en",
@@ -65,11 +65,11 @@ _CONTEXT: Final[Json] = {
 
 @dataclass(frozen=True)
 class DataFile:
-    """What holds the images in the bundle: a file, or a folder of PNG files by class.
+    """The images of the bundle: a file, or a folder of PNG files by class.
 
     Attributes:
-        media_type: Of the file, or of each file in the folder.
-        sha256: Of the file, hexadecimal; empty for a folder.
+        media_type: Type of the file, or of each file in the folder.
+        sha256: Hash of the file, hexadecimal; empty for a folder.
     """
 
     name: str
@@ -79,12 +79,12 @@ class DataFile:
 
     @property
     def pattern(self) -> str:
-        """Which files of the bundle hold the images."""
+        """Return the pattern of the files in the bundle that hold the images."""
         return f"{self.name}/*/*.png" if self.media_type == _PICTURE else self.name
 
 
 def croissant(card: Mapping[str, Any], file: DataFile, *, name: str, spdx: str, description: str) -> Json:
-    """The JSON-LD document."""
+    """Return the JSON-LD document."""
     public = is_verbatim(card)
     return {
         "@context": _CONTEXT,
@@ -125,7 +125,7 @@ def _responsible_use(card: Mapping[str, Any]) -> Json:
 
 
 def _kind(card: Mapping[str, Any]) -> str:
-    """What the images are, in words."""
+    """Return the kind of the images, in words."""
     return "labels of public images" if is_verbatim(card) else "synthetic images"
 
 
@@ -187,7 +187,7 @@ def _record_sets(card: Mapping[str, Any], file: DataFile) -> list[Json]:
 
 
 def _records(file: DataFile) -> Json | None:
-    """Images and labels where Croissant can say how to read them: columns of a table, or files in an archive."""
+    """Describe images and labels where Croissant has words for it: columns of a table, or files in an archive."""
     if file.media_type == _PARQUET:
         image = {"fileObject": {"@id": "images"}, "extract": {"column": "image"}, "transform": {"jsonPath": "bytes"}}
         label = {"fileObject": {"@id": "images"}, "extract": {"column": "label"}}

@@ -45,7 +45,7 @@ WRITER: Final = Writer(
 
 
 def _table(names: list[str], folders: tuple[str, ...], soft_labels: SoftLabels) -> str:
-    """CSV that loaders of class folders know; folders are safe names of classes."""
+    """Return CSV that loaders of class folders know; folders are safe names of classes."""
     head = ",".join(["file_name", "label", *(f"probability_{folder}" for folder in folders)])
     rows = [
         ",".join([name, name.partition("/")[0], *(f"{share:.6g}" for share in shares)])
@@ -55,7 +55,7 @@ def _table(names: list[str], folders: tuple[str, ...], soft_labels: SoftLabels) 
 
 
 def class_folders(class_names: tuple[str, ...]) -> tuple[str, ...]:
-    """One folder name per class, so that numbering the sorted folders gives our labels.
+    """Return one folder name per class, so that numbering the sorted folders gives our labels.
 
     Class names are used as they are where they are safe and already sorted; otherwise each gets its label,
     zero-padded, in front.
@@ -69,6 +69,6 @@ def class_folders(class_names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _safe(name: str) -> str:
-    """Letters, digits, hyphens and underscores: nothing that hides a folder, climbs out of it or is a file."""
+    """Keep letters, digits, hyphens and underscores: nothing that hides a folder, climbs out of it or is a file."""
     composed = unicodedata.normalize("NFKC", name)
     return re.sub(r"[^\w-]+", "_", composed)[:_NAME_LENGTH].strip("_-")

@@ -1,4 +1,4 @@
-"""Terms under which whoever makes a data set may publish it; nobody chooses them for him."""
+"""Terms for publishing a data set, which its maker chooses; the product chooses none."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Licence:
-    """One choice."""
+    """A licence that the maker may choose."""
 
     name: str
     url: str
@@ -32,11 +32,15 @@ LICENCES: Final[dict[str, Licence]] = {
     ),
     "other": Licence("No licence was chosen", "https://spdx.org/licenses/", "other"),
 }
-"""By SPDX id, and `other`."""
+"""Licences by SPDX id, and `other`."""
 
 
 def licence_text(spdx: str, of_images: str | None = None) -> str:
-    """The file LICENSE; `of_images`: what was declared of public images that keep their own, None if there are none."""
+    """Return the text of the file LICENSE.
+
+    Args:
+        of_images: Declared licence of public images that keep their own; None if there are none.
+    """
     licence = LICENCES[spdx]
     if of_images is not None:
         return (
@@ -51,12 +55,12 @@ def licence_text(spdx: str, of_images: str | None = None) -> str:
 
 
 def describe_licence(declared: str) -> str:
-    """What is said of the licence of public images beside their hash."""
+    """Describe the licence of public images, beside their hash."""
     return f"licence: {declared}" if declared else "no licence was declared"
 
 
 def describe_public_images(images: str, licence: str) -> str:
-    """Whose they are: who says that they are public, and under which licence."""
+    """Name the owner who declared images public, and their licence."""
     return f"{images}, declared public by the owner of the private images ({describe_licence(licence)})"
 
 

@@ -1,4 +1,4 @@
-"""README.md of a released model, with the YAML that model hubs read: a model index of what was measured."""
+"""The README.md of a released model, with the YAML that model hubs read: a model index of measured figures."""
 
 import json
 import zipfile
@@ -17,7 +17,6 @@ _LIBRARY: Final = "onnx"
 
 
 def model_card(card: Mapping[str, Any], result: str, files: Sequence[str]) -> str:
-    """The page."""
     images, privacy = card["images"], card["privacy"]
     lines = [
         "---",
@@ -49,7 +48,7 @@ def model_card(card: Mapping[str, Any], result: str, files: Sequence[str]) -> st
 
 
 def _front_matter(card: Mapping[str, Any], result: str, files: Sequence[str]) -> list[str]:
-    """YAML; JSON is YAML, so nothing in a name can break out of its quotes."""
+    """Return YAML written as JSON, which YAML includes, so that nothing in a name can break out of its quotes."""
     lines = ["tags: [differential-privacy]"]
     if any(name.endswith(f".{_LIBRARY}") for name in files):
         lines.append(f"library_name: {_LIBRARY}")
@@ -59,7 +58,7 @@ def _front_matter(card: Mapping[str, Any], result: str, files: Sequence[str]) ->
 
 
 def _index(card: Mapping[str, Any], task: str) -> dict[str, Any]:
-    """One model with the figures that anybody may see; without any, its guarantee alone."""
+    """Return one model with the figures that anybody may see; without any, its guarantee alone."""
     privacy = card["privacy"]
     metrics: list[dict[str, Any]] = [
         {"type": "accuracy", "name": measure["name"], "value": measure["value"] / 100}

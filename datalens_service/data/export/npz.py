@@ -1,4 +1,4 @@
-"""NPZ in the keys of MedMNIST: what most papers' code reads."""
+"""NPZ in the keys of MedMNIST, which most papers' code reads."""
 
 import zipfile
 from pathlib import Path

@@ -32,7 +32,7 @@ class DrawnImages:
     """Images of an archive.
 
     Attributes:
-        classes: Names of those that were selected; empty for all.
+        classes: Names of the selected classes; empty for all.
     """
 
     count: int
@@ -40,7 +40,7 @@ class DrawnImages:
 
 
 def description(card: Mapping[str, Any], drawn: DrawnImages) -> str:
-    """The data set in one paragraph."""
+    """Describe the data set in one paragraph."""
     images, count = card["images"], drawn.count
     if is_verbatim(card):
         return (
@@ -59,11 +59,11 @@ def description(card: Mapping[str, Any], drawn: DrawnImages) -> str:
 def dataset_card(
     card: Mapping[str, Any], drawn: DrawnImages, *, name: str, spdx: str, pattern: str, pictured: bool = False
 ) -> str:
-    """README.md with the YAML that Hugging Face's Hub and `datasets` read.
+    """Return README.md with the YAML that Hugging Face's Hub and `datasets` read.
 
     Args:
-        pattern: Which files of the bundle hold the images.
-        pictured: Whether a grid of samples lies beside it.
+        pattern: Pattern of the files in the bundle that hold the images.
+        pictured: True if a grid of samples lies beside it.
     """
     # JSON is YAML, so nothing in a name can break out of its quotes.
     lines = [
@@ -102,13 +102,13 @@ def dataset_card(
 
 
 def _picture(card: Mapping[str, Any]) -> list[str]:
-    """The grid of samples that lies beside the page."""
+    """Show the grid of samples that lies beside the page."""
     names = ", ".join(_plain(name) for name in card["images"]["class_names"][:MOST_ROWS])
     return [f"![Samples, one row for each class]({SAMPLES})", "", f"One row for each class: {names}.", ""]
 
 
 def datasheet(card: Mapping[str, Any], drawn: DrawnImages, *, name: str, spdx: str, pictured: bool = False) -> str:
-    """Datasheets for Datasets: its headings, with what the card can answer."""
+    """Return the headings of "Datasheets for Datasets", with the answers that the card has."""
     public = is_verbatim(card)
     recognised = " People on the public images can be recognised." if public else ""
     licence = "Licence of the labels; images keep theirs" if public else "Licence"
@@ -138,20 +138,20 @@ def _turns(drawn: DrawnImages) -> str:
 
 
 def usefulness(card: Mapping[str, Any]) -> str:
-    """What the images look like, and how well they teach, as far as anybody may know it."""
+    """Describe the looks of the images, and how well they teach, as far as anybody may know it."""
     images = "released" if is_verbatim(card) else "synthetic"
     told = tell_accuracy({one["name"]: one["value"] for one in card["measures"]}, images)
     return " ".join(filter(None, (card.get("appearance", ""), told)))
 
 
 def tell_accuracy(values: Mapping[str, float], images: str) -> str:
-    """The first accuracy among figures that anybody may see, by their names, in a sentence."""
+    """State the first accuracy among figures that anybody may see, by their names, in a sentence."""
     told = [sentence.format(values[name], images=images) for name, sentence in _ACCURACIES.items() if name in values]
     return told[0] if told else "No accuracy is stated: measure one on images of your own before you rely on this."
 
 
 def guarantee(card: Mapping[str, Any]) -> list[str]:
-    """Lines of Markdown: what is promised, by what it was made, and what is not covered."""
+    """Return lines of Markdown: the guarantee, the program, and what is not covered."""
     privacy, product = card["privacy"], card["product"]
     return [
         "## Privacy",
@@ -166,7 +166,7 @@ def guarantee(card: Mapping[str, Any]) -> list[str]:
 
 
 def _public(card: Mapping[str, Any]) -> list[str]:
-    """A line about public images that were used, if any."""
+    """Return a line about public images that were used, if any."""
     source = card.get("public_images")
     if source is None:
         return []
@@ -180,7 +180,7 @@ def _public(card: Mapping[str, Any]) -> list[str]:
 
 
 def _labels(card: Mapping[str, Any]) -> str:
-    """Where a label comes from."""
+    """Explain the source of the labels."""
     if is_verbatim(card):
         return (
             "Labels come from noisy sums over private images. For a class, images are drawn in proportion to how well "
@@ -190,7 +190,7 @@ def _labels(card: Mapping[str, Any]) -> str:
 
 
 def _preprocessing(card: Mapping[str, Any]) -> str:
-    """What was done to the private images, and how much of them the method saw."""
+    """Describe how the private images were prepared, and how much of them the method saw."""
     settings = card["images"].get("preparation")
     prepared = PrepareSettings.model_validate(settings).sentence() if settings else ""
     sentences = (prepared, "Images have the size and the channels of the private ones, 8 bits each.")
@@ -198,12 +198,12 @@ def _preprocessing(card: Mapping[str, Any]) -> str:
 
 
 def _plugin(card: Mapping[str, Any]) -> str:
-    """A word about a method that is not the product's own."""
+    """Name the package of a method that is not the product's own."""
     plugin = card.get("plugin")
     return "" if plugin is None else f", a plug-in of {plugin['distribution']} {plugin['version']}"
 
 
 def _plain(name: str) -> str:
-    """A name on one line, without what Markdown would take for something else."""
+    """Put a name on one line, and escape what Markdown would take for something else."""
     line = " ".join(name.split())
     return "".join(f"\\{character}" if character in "\\`*_{}[]<>()#+!|" else character for character in line)

@@ -1,4 +1,4 @@
-"""PNG files that say what they are, synthetic, public or private; and a grid of samples."""
+"""PNG files that state whether they are synthetic, public or private; and a grid of samples."""
 
 import io
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ _CHANNELS: Final = (1, 3)
 
 
 def encode_png(image: Images) -> bytes:
-    """One image as PNG, with XMP that marks it as made by a trained model.
+    """Encode one image as PNG, with XMP that marks it as made by a trained model.
 
     Args:
         image: uint8 (height, width, 1 or 3).
@@ -32,17 +32,17 @@ def encode_png(image: Images) -> bytes:
 
 
 def encode_public_png(image: Images) -> bytes:
-    """One public image as PNG, with a comment that it is no synthetic one."""
+    """Encode one public image as PNG, with a comment that it is no synthetic one."""
     return _commented(image, PUBLIC)
 
 
 def choose_encoder(card: Mapping[str, Any]) -> Callable[[Images], bytes]:
-    """How images with this card become PNG."""
+    """Choose the encoder to PNG for images with this card."""
     return encode_public_png if is_verbatim(card) else encode_png
 
 
 def encode_private_png(image: Images) -> bytes:
-    """Real records as PNG, with a comment that they are for their owner only."""
+    """Encode real records as PNG, with a comment that they are for their owner only."""
     return _commented(image, PRIVATE)
 
 
@@ -71,12 +71,12 @@ _BACKGROUND: Final = 255
 def sample_grid(
     images: Images, labels: Labels, schema: Schema, columns: int = 10, encode: Callable[[Images], bytes] = encode_png
 ) -> bytes:
-    """PNG, by `encode`, with the first `columns` images of every class, one class per row, at most 50 rows."""
+    """Encode the grid of the first `columns` images of every class, one class per row, at most 50 rows."""
     return encode(grid(images, labels, schema, columns))
 
 
 def grid(images: Images, labels: Labels, schema: Schema, columns: int = 10) -> Images:
-    """The same as pixels, uint8 (height, width, channels)."""
+    """Return the grid as pixels, uint8 (height, width, channels)."""
     factor = max(1, _TILE_SIDE // max(schema.height, schema.width))
     rows = min(schema.num_classes, MOST_ROWS)
     step = np.array([schema.height, schema.width]) * factor + _GAP

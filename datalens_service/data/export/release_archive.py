@@ -53,8 +53,11 @@ def write_bundle(
     further: Mapping[str, bytes],
     key: SigningKey,
 ) -> None:
-    """Write the zip; `further` are more public files by name, `privacy.json`, the job's proof, too. Equal input gives
-    equal bytes."""
+    """Write the zip; equal input gives equal bytes.
+
+    Args:
+        further: More public files by name, `privacy.json`, the job's proof, among them.
+    """
     place = WRITERS[format].archive_place
     sums = _digests(images, place)
     data = DataFile(place.name, place.media_type, sums.get(place.name, ""), images.stat().st_size)
@@ -67,7 +70,7 @@ def write_bundle(
 def write_signed(
     archive: zipfile.ZipFile, files: Mapping[str, bytes], sums: Mapping[str, str], key: SigningKey
 ) -> None:
-    """Write files, their SHA-256 beside those of what else is in `sums`, and a signature over all of these."""
+    """Write files, their SHA-256 beside those of other files in `sums`, and a signature over all of these."""
     sums = {**sums, **{name: hashlib.sha256(content).hexdigest() for name, content in files.items()}}
     lines = "".join(f"{sums[name]}  {name}\n" for name in sorted(sums)).encode()
     document = {"format": SUMS_FORMAT, "file": SUMS, "sha256": hashlib.sha256(lines).hexdigest()}
@@ -77,7 +80,7 @@ def write_signed(
 
 
 def _digests(images: Path, place: ArchivePlace) -> dict[str, str]:
-    """SHA-256 of every file of images, by its name in the bundle."""
+    """Return the SHA-256 of every file of images, by its name in the bundle."""
     if place.media_type == _PICTURE:
         with zipfile.ZipFile(images) as folder:
             return {f"{place.name}/{name}": hashlib.sha256(folder.read(name)).hexdigest() for name in _pictures(folder)}
@@ -86,7 +89,7 @@ def _digests(images: Path, place: ArchivePlace) -> dict[str, str]:
 
 
 def _copy_images(images: Path, place: ArchivePlace, archive: zipfile.ZipFile) -> None:
-    """Images are packed already, so entries are stored."""
+    """Copy images as stored entries, since they are packed already."""
     if place.media_type == _PICTURE:
         with zipfile.ZipFile(images) as folder:
             for name in _pictures(folder):
@@ -98,7 +101,7 @@ def _copy_images(images: Path, place: ArchivePlace, archive: zipfile.ZipFile) ->
 
 
 def _pictures(folder: zipfile.ZipFile) -> list[str]:
-    """Images, and the table of soft labels that loaders expect beside them."""
+    """List the images, and the table of soft labels that loaders expect beside them."""
     return [name for name in folder.namelist() if name.endswith((".png", ".csv"))]
 
 

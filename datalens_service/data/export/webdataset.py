@@ -46,7 +46,7 @@ WRITER: Final = Writer(
 
 
 def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
-    """A file without clock, user or group in it."""
+    """Add a file without clock, user or group in it."""
     member = tarfile.TarInfo(name)
     member.size = len(data)
     archive.addfile(member, io.BytesIO(data))

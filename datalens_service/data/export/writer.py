@@ -1,4 +1,4 @@
-"""What all output formats share: how one is described, what its files say of themselves, and zip entries."""
+"""The interface of output formats, the marks that their files carry, and zip entries."""
 
 import json
 import zipfile
@@ -17,7 +17,7 @@ SoftLabels = NDArray[np.float32]
 
 
 class WrittenImages(NamedTuple):
-    """What a file is made of; all of it public."""
+    """The content of a file; all of it public."""
 
     images: Images
     labels: Labels
@@ -27,7 +27,7 @@ class WrittenImages(NamedTuple):
 
 
 class ArchivePlace(NamedTuple):
-    """Where a release archive holds the images of a format."""
+    """The place of a format's images in a release archive."""
 
     name: str
     media_type: str
@@ -39,7 +39,7 @@ class Writer:
 
     Attributes:
         name: Key in `WRITERS`, and the value of `format` in the REST API: lower-case letters and digits.
-        suffix: Of files, without the dot.
+        suffix: Ending of its files, without the dot.
         write: Makes a file that states whether it is synthetic; equal input gives equal bytes. It is not atomic.
         archived_as: Its place in a release archive; None: `data/synthetic.<suffix>`, with the media type of a download.
     """
@@ -53,7 +53,6 @@ class Writer:
 
     @property
     def archive_place(self) -> ArchivePlace:
-        """Its place in a release archive."""
         return self.archived_as or ArchivePlace(f"data/synthetic.{self.suffix}", self.media_type)
 
 
@@ -63,7 +62,7 @@ _READABLE: Final = 0o100644 << 16
 
 
 def fixed_entry(name: str, compression: int) -> zipfile.ZipInfo:
-    """An entry without clock, user or operating system in it."""
+    """Make an entry without clock, user or operating system in it."""
     entry = zipfile.ZipInfo(name, _EARLIEST)
     entry.create_system, entry.external_attr, entry.compress_type = _UNIX, _READABLE, compression
     return entry
@@ -83,12 +82,12 @@ XMP: Final = (
 
 
 def is_verbatim(card: Mapping[str, Any]) -> bool:
-    """Whether images are public ones or parts of them, so that no model made them."""
+    """Tell whether images are public ones or parts of them, so that no model made them."""
     return bool((card.get("public_images") or {}).get("verbatim"))
 
 
 def provenance(card: dict[str, Any]) -> str:
-    """The card as canonical JSON, with `synthetic` and, if so, `digital_source_type` set whatever the card says."""
+    """Return the card as canonical JSON; `synthetic` and `digital_source_type` are set whatever the card says."""
     made = {} if is_verbatim(card) else {"digital_source_type": TRAINED_ALGORITHMIC_MEDIA}
     statement = {**card, "synthetic": not is_verbatim(card), **made}
     return json.dumps(statement, sort_keys=True, ensure_ascii=False, allow_nan=False)

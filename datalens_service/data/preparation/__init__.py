@@ -1,1 +1,1 @@
-"""Turning images of many kinds into one size and mode, before they are uploaded."""
+"""Conversion of images of many kinds to one size and mode, before they are uploaded."""

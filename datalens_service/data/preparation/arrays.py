@@ -1,6 +1,6 @@
-"""Arrays of numbers become images: uint8 (n, height, width, channels), of one size and mode where that is chosen.
+"""Conversion of arrays of numbers to images: uint8 (n, height, width, channels), of one size and mode where chosen.
 
-How a number becomes a byte is a function of its type, of its own image and of public settings: no image is scaled by
+The byte of a number is a function of its type, of its own image and of public settings: no image is scaled by
 another one.
 """
 
@@ -38,7 +38,7 @@ def check_image_header(shape: tuple[int, ...], dtype: np.dtype[Any], *, prepared
 
 
 def convert_pixels(values: NDArray[Any], name: str, preparation: PrepareSettings | None, notices: Notices) -> Images:
-    """Images of an array whose header passed `check_image_header`.
+    """Convert an array whose header passed `check_image_header` to images.
 
     Raises:
         InvalidDataset: Numbers are out of range.
@@ -59,7 +59,7 @@ def convert_pixels(values: NDArray[Any], name: str, preparation: PrepareSettings
 
 
 def _as_bytes(values: NDArray[Any], start: int) -> tuple[Images, NDArray[np.int8]]:
-    """Bytes of some images, and the range of each.
+    """Convert some images to bytes, and return them with the range of each.
 
     Args:
         values: (n, height, width, channels).
@@ -86,7 +86,7 @@ def _as_bytes(values: NDArray[Any], start: int) -> tuple[Images, NDArray[np.int8
 
 
 def _prepare(values: NDArray[Any], settings: PrepareSettings, notices: Notices) -> Images:
-    """Images at the size and in the mode of the settings, one by one."""
+    """Bring images to the size and mode of the settings, one by one."""
     # Imported before the process that reads uploads confines itself, wherever images are prepared.
     from datalens_service.data.preparation.pictures import fit_picture
 
@@ -103,7 +103,7 @@ def _prepare(values: NDArray[Any], settings: PrepareSettings, notices: Notices) 
 
 
 def _eight_bits(value: NDArray[Any], row: int, settings: PrepareSettings) -> tuple[Images, int]:
-    """One image as bytes, and its range; numbers of more than 8 bits go through the window, if there is one."""
+    """Convert one image to bytes, through the window if it has more than 8 bits, and return its range."""
     if value.dtype.itemsize > 1 and settings.window is not None:
         # As `fit_picture`, loaded before.
         from datalens_service.data.preparation.dicom import through_window
@@ -125,7 +125,7 @@ def _check_one_range(scaled: NDArray[np.int8]) -> None:
 
 
 def _with_axes(values: NDArray[Any], name: str, notices: Notices) -> NDArray[Any]:
-    """(n, height, width, channels)."""
+    """Bring values into the shape (n, height, width, channels)."""
     if values.ndim == 2:
         side = math.isqrt(values.shape[1])
         notices.add(NoticeCode.FLAT_IMAGES, [f"{name} as {side} by {side}"])

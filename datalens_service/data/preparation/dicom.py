@@ -1,4 +1,4 @@
-"""DICOM files: the pixels of one frame as 8 bits, and who the patient is. No other attribute is kept.
+"""DICOM files: the pixels of one frame as 8 bits, and the patient. No other attribute is kept.
 
 Attributes and transforms by DICOM PS3.3, sections C.7.6.3 (pixels), C.11.1 (modality) and C.11.2 (window).
 """
@@ -31,11 +31,11 @@ _UNREADABLE: Final = "The DICOM file cannot be decoded. Export it uncompressed, 
 
 
 def read_patient(data: bytes) -> Patient:
-    """Identifier and name of the patient; empty where the file does not have them.
+    """Read identifier and name of the patient; empty where the file does not have them.
 
     Raises:
         NoPatient: The file names none.
-        InvalidDataset: It is no image that can be decoded.
+        InvalidDataset: The file is no image that can be decoded.
     """
     with _reading():
         header = _parse(data, header_only=True)
@@ -50,10 +50,10 @@ def read_patient(data: bytes) -> Patient:
 
 
 def read_dicom(data: bytes, settings: PrepareSettings, limits: Limits) -> tuple[Image.Image, tuple[NoticeCode, ...]]:
-    """One frame, 8-bit grey or RGB, at its size.
+    """Read one frame, 8-bit grey or RGB, at its size.
 
     Raises:
-        InvalidDataset: It is damaged, too large, or of a kind that is not accepted.
+        InvalidDataset: The file is damaged, too large, or of a kind that is not accepted.
     """
     with _reading():
         file = _parse(data)
@@ -94,7 +94,7 @@ def _check_pixels_are_there(file: FileDataset, attribute: str) -> None:
 
 
 def _check(file: FileDataset, settings: PrepareSettings, limits: Limits) -> tuple[NoticeCode, ...]:
-    """What the attributes say, before pixels are decoded."""
+    """Check the attributes before pixels are decoded, and return notices about them."""
     _check_pixels_are_there(file, "PixelData")
     check_pixels(file.Columns, file.Rows, limits)
     kind, deep = file.PhotometricInterpretation, file.BitsAllocated > 8
@@ -112,7 +112,7 @@ def check_frame(frames: int, settings: PrepareSettings) -> None:
 
 
 def _grey(values: NDArray[np.float64], file: FileDataset, settings: PrepareSettings) -> tuple[NDArray[np.uint8], bool]:
-    """Values through the chosen window, or the file's; 8-bit values without either stay."""
+    """Put values through the chosen window, or the file's; 8-bit values without either stay."""
     if np.isnan(values).any():
         raise InvalidDataset(_UNREADABLE)
     window = settings.window or _read_window(file)
@@ -124,13 +124,13 @@ def _grey(values: NDArray[np.float64], file: FileDataset, settings: PrepareSetti
 
 
 def through_window(values: NDArray[np.float64], low: float, high: float) -> NDArray[np.uint8]:
-    """8-bit values: `low` and all below become 0, `high` and all above 255."""
+    """Map values to 8 bits: `low` and all below become 0, `high` and all above 255."""
     shown: NDArray[np.uint8] = np.rint(255 * ((values - low) / (high - low)).clip(0, 1)).astype(np.uint8)
     return shown
 
 
 def _read_window(file: FileDataset) -> tuple[float, float] | None:
-    """The first window of the file, if it is linear: C.11.2.1.2."""
+    """Return the first window of the file, if it is linear: C.11.2.1.2."""
     centre, width = (_first(file.get(name)) for name in ("WindowCenter", "WindowWidth"))
     function = str(file.get("VOILUTFunction") or "LINEAR")
     if centre is None or width is None or function not in ("LINEAR", "LINEAR_EXACT"):
@@ -141,6 +141,6 @@ def _read_window(file: FileDataset) -> tuple[float, float] | None:
 
 
 def _first(value: Any) -> float | None:
-    """The first of several values of an attribute."""
+    """Return the first of several values of an attribute."""
     values = list(value) if isinstance(value, MultiValue) else [value]
     return None if not values or values[0] in (None, "") else float(values[0])

@@ -31,7 +31,7 @@ Changes = tuple[NoticeCode, ...]
 
 
 def preparing_decoder(settings: PrepareSettings) -> PictureDecoder:
-    """Decodes images of many kinds to one size and mode."""
+    """Return a decoder of many kinds of images to one size and mode."""
     return PictureDecoder(
         "PNG, JPEG, BMP, GIF, TIFF, WebP and DICOM",
         frozenset({Use.PICTURE, Use.PREPARED_PICTURE}),
@@ -42,10 +42,10 @@ def preparing_decoder(settings: PrepareSettings) -> PictureDecoder:
 
 
 def prepare_picture(data: bytes, settings: PrepareSettings, limits: Limits) -> Picture:
-    """Pixels of one image, uint8 (height, width, channels), and what was changed.
+    """Return pixels of one image, uint8 (height, width, channels), and what was changed.
 
     Raises:
-        InvalidDataset: It is damaged, has too many pixels, or is of a kind that is not accepted.
+        InvalidDataset: The image is damaged, has too many pixels, or is of a kind that is not accepted.
     """
     with decoding(_UNREADABLE):
         shown, changes = (
@@ -58,7 +58,7 @@ def prepare_picture(data: bytes, settings: PrepareSettings, limits: Limits) -> P
 
 
 def fit_picture(shown: Image.Image, settings: PrepareSettings) -> Picture:
-    """A decoded image at the size and in the mode of the settings, and what was changed.
+    """Bring a decoded image to the size and mode of the settings, and return what was changed.
 
     Where the settings leave the mode open, it is grey or RGB as the image itself is.
     """
@@ -74,7 +74,7 @@ def fit_picture(shown: Image.Image, settings: PrepareSettings) -> Picture:
 
 
 def _own_mode(image: Image.Image) -> str:
-    """`L` for an image without colour, else `RGB`; a palette is as its pixels show it."""
+    """Return `L` for an image without colour, else `RGB`; a palette is as its pixels show it."""
     if image.mode in _PALETTES:
         red, green, blue = np.moveaxis(np.asarray(image.convert("RGB")), 2, 0)
         return "L" if (red == green).all() and (green == blue).all() else "RGB"
@@ -82,7 +82,7 @@ def _own_mode(image: Image.Image) -> str:
 
 
 def _is_squashed(taken: tuple[int, int], settings: PrepareSettings) -> bool:
-    """Whether an image of this size, scaled in its own proportions, would be a pixel or more off the chosen size."""
+    """Tell whether an image of this size, scaled in its proportions, would be a pixel or more off the chosen size."""
     (width, height), (wide, high) = taken, settings.size
     return abs(width * high - wide * height) >= min(width, height)
 
@@ -104,7 +104,7 @@ def _read_picture(data: bytes, settings: PrepareSettings, limits: Limits) -> tup
 
 
 def _check(image: Image.Image, data: bytes, settings: PrepareSettings, limits: Limits) -> Changes:
-    """What the header says, before anything is decoded; turns to the chosen frame, since frames may differ."""
+    """Check the header before anything is decoded, and turn to the chosen frame, since frames may differ."""
     check_pixels(image.width, image.height, limits)
     frames = getattr(image, "n_frames", 1)
     dicom.check_frame(frames, settings)

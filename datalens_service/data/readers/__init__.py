@@ -23,25 +23,25 @@ _FORMATS: Final = (
     image_table.READER,
     image_folder.READER,
 )
-"""In the order in which they are asked: a folder of images with labels beside them is also a folder of images."""
+"""The order in which formats are tried: a folder of images with labels beside them is also a folder of images."""
 
 READERS: Final[dict[str, Reader]] = {reader.name: reader for reader in _FORMATS}
-"""By name, in the order in which they are asked."""
+"""All formats by name, in the order in which they are tried."""
 
 _WHAT_TO_DO: Final = (
     "Save arrays with numpy.savez_compressed, or zip a folder that holds one folder of PNG or JPEG files per class."
 )
 EMPTY: Final = f"The file is empty. {_WHAT_TO_DO}"
-"""Why a file of no byte is refused."""
+"""The reason for refusing an empty file."""
 _FEW_COLUMNS: Final = 8
 _ARCHIVES: Final = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar", ".zst")
 
 
 def recognised(source: Source, choices: ReadingChoices = AS_IT_IS) -> str:
-    """Format of an opened upload: a key of `READERS`.
+    """Return the format of an opened upload: a key of `READERS`.
 
     Raises:
-        UnusableFiles: No reader recognises what is in it; the files are named, with what they are.
+        UnusableFiles: No reader recognises the content; the files are named, with what they are.
         InvalidDataset: No reader recognises it.
     """
     package = find_package(entry.filename for entry in source.entries)
@@ -56,7 +56,7 @@ def recognised(source: Source, choices: ReadingChoices = AS_IT_IS) -> str:
 
 
 def _unknown(source: Source) -> str:
-    """What a file is that nobody reads, as far as can be told."""
+    """Describe a file that no reader takes, as far as can be told."""
     start = source.start(START_BYTES)
     if not start:
         return EMPTY
@@ -82,7 +82,7 @@ def _unknown(source: Source) -> str:
 
 
 def _unknown_archive(source: Source) -> InvalidDataset:
-    """The refusal of an archive, or a folder, without an image that can be read."""
+    """Return the refusal of an archive, or a folder, without an image that can be read."""
     entries = [entry for entry in source.entries if not is_ignored(entry.filename)]
     if not entries:
         return InvalidDataset(
@@ -94,7 +94,7 @@ def _unknown_archive(source: Source) -> InvalidDataset:
 
 
 def _why_not(source: Source, entry: Entry) -> str:
-    """What a file is, where that can be told; otherwise empty."""
+    """Describe a file, where that can be told; otherwise ""."""
     kind = kind_in(source, entry)
     if kind is None and entry.filename.casefold().endswith(_ARCHIVES):
         return ARCHIVE_BESIDE.format("by its name")
@@ -108,5 +108,5 @@ def _why_not(source: Source, entry: Entry) -> str:
 
 
 def usual_suffixes() -> tuple[str, ...]:
-    """What files of all formats are usually called, each suffix once."""
+    """List the usual suffixes of all formats, each once."""
     return tuple(dict.fromkeys(suffix for reader in READERS.values() for suffix in reader.suffixes))

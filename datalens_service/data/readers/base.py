@@ -1,4 +1,4 @@
-"""What every reader hands out: an index of records whose pixels nobody has decoded yet."""
+"""The interface of readers: an index of records whose pixels nobody has decoded yet."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ CLASS_NAME_LENGTH = 100
 
 
 class LabelKind(StrEnum):
-    """What the labels of a column are."""
+    """The kind of the labels in a column."""
 
     NUMBER = "integers"
     WORD = "words"
@@ -46,11 +46,11 @@ ReadImages = Callable[[Images | None], DecodedImages]
 
 
 class Groups(NamedTuple):
-    """Who or what the records of a split belong to, whether that is to be protected or not.
+    """The groups of the records of a split, be they protected or not.
 
     Attributes:
-        names: One per record, None where nothing says it; None if it is said of no record.
-        word: What one group is.
+        names: One per record, None where it is not stated; None if it is stated of no record.
+        word: Word for one group.
         unit_ids: int64 (n,), in the place of names: identities of units that were made of them before.
         group_ids: int64 (n,), likewise, identities of groups.
     """
@@ -62,25 +62,25 @@ class Groups(NamedTuple):
 
     @property
     def are_known(self) -> bool:
-        """Whether something is said of a record."""
+        """Tell whether the group of any record is stated."""
         return self.names is not None or self.group_ids is not None
 
     @classmethod
     def from_names(cls, names: Iterable[str | None], word: str = "group") -> Self:
-        """Return the groups of these names; none if nothing is said of any record."""
+        """Return the groups of these names; none if no name is stated."""
         listed = tuple(names)
         return cls(listed, word) if any(name is not None for name in listed) else cls()
 
 
 @dataclass(frozen=True)
 class RecordIndex:
-    """Records of one split: labels, and how to get their groups and images.
+    """Records of one split: labels, and functions that read their groups and images.
 
     Attributes:
-        called: What the split's labels are called in a refusal.
+        called: Name of the split's labels in a refusal.
         read_images: Decodes the images, in the same order.
-        read_groups: Says who or what each record belongs to. InvalidDataset: of the training split, if groups are to be
-            units and a record has none.
+        read_groups: Reads the group of each record. It raises InvalidDataset for the training split, if groups are to
+            be units and a record has none.
         names: Names of the files that the records are read from, in the same order; None if they have none.
     """
 
@@ -92,12 +92,12 @@ class RecordIndex:
 
 
 class UploadIndex(NamedTuple):
-    """What a format says of an upload before a pixel is decoded.
+    """The index of an upload, before a pixel is decoded.
 
     Attributes:
         empty_classes: Folders of classes in which there is no image.
-        preparation: How the file says that its images were prepared.
-        persons_as_classes: Classes whose name is that of a person, by what the files themselves say.
+        preparation: The preparation of its images by the file's own words.
+        persons_as_classes: Classes whose name is that of a person, by the files themselves.
     """
 
     train: RecordIndex
@@ -108,10 +108,11 @@ class UploadIndex(NamedTuple):
 
 
 Recognise = Callable[[Source, ReadingChoices], bool]
-"""Whether contents, not the name, look like one format."""
+"""Tells whether contents, not the name, look like one format."""
 
 BuildIndex = Callable[[Source, ReadingChoices], UploadIndex]
-"""Labels and groups of all records, and how to decode their images; InvalidDataset says what to change."""
+"""Reads labels and groups of all records, and returns how to decode their images; InvalidDataset says what to change.
+"""
 
 
 @dataclass(frozen=True)
@@ -121,9 +122,9 @@ class Reader:
     Attributes:
         name: Key in `READERS`, and `format` of the upload in the REST API.
         title: A noun with its article and container; the sentence that refuses unknown files and the pages show it.
-        layout: How a file of this format is built, in Markdown, for the table of the documentation.
-        suffixes: What such files are usually called, with the dot; contents decide, a browser's file dialog asks.
-        has_label_column: Whether labels stand in a column that an owner can name.
+        layout: Structure of a file of this format, in Markdown, for the table of the documentation.
+        suffixes: Usual endings of such files, with the dot; contents decide, a browser's file dialog uses them.
+        has_label_column: True if labels are in a column that an owner can name.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Which columns of a table hold files, labels and groups: by the names that the owner declares, else the usual ones."""
+"""The columns of a table that hold files, labels and groups: those that the owner declares, else the usual ones."""
 
 import re
 from collections.abc import Sequence
@@ -66,12 +66,12 @@ class Columns(NamedTuple):
 
     @property
     def group_name(self) -> str | None:
-        """Word for one group."""
+        """Return the word for one group."""
         return None if self.group is None else group_word(self.group)
 
 
 def choose_columns(table: str, present: Sequence[str], choices: ReadingChoices) -> Columns:
-    """The columns of a table that are read.
+    """Choose the columns of a table that are read.
 
     Raises:
         UnusableFiles: One is missing, or two could be meant.
@@ -92,10 +92,10 @@ def choose_columns(table: str, present: Sequence[str], choices: ReadingChoices) 
 def find_column(
     table: str, present: Sequence[str], usual: tuple[str, ...], declared: str | None, what: str, option: str
 ) -> str | None:
-    """One column of a table: the declared one, else the only one with a usual name, else the first usual name.
+    """Find one column of a table: the declared one, else the only one with a usual name, else the first usual name.
 
     Raises:
-        UnusableFiles: The declared column is not there, or several could be meant and none has the first name; of
+        UnusableFiles: The declared column is missing, or several could be meant and none has the first name; for
             groups, even if one has.
     """
     if declared is not None:
@@ -103,7 +103,7 @@ def find_column(
             raise refused_columns(table, present, f"The table has no column for {what} that is called {declared}.")
         return declared
     found = {name.strip().casefold(): name for name in present if name.strip().casefold() in usual}
-    # Of groups, a first guess would decide who is protected.
+    # For groups, a first guess would decide who is protected.
     if len(found) > 1 and (usual[0] not in found or usual is GROUP):
         named = f"Name the right one in {option}." if option else "Rename all but one."
         raise refused_columns(table, list(found.values()), f"Several columns may hold {what}. {named}")
@@ -111,23 +111,26 @@ def find_column(
 
 
 def refused_columns(table: str, names: Sequence[str], reason: str) -> UnusableFiles:
-    """The refusal of a table by its columns. A table without a line of names has records in their place, so names
-    stand beside the name of the table, for its owner alone, and are cut off."""
+    """Return the refusal of a table by its columns.
+
+    A table without a line of names has records in their place, so names are listed beside the name of the table, for
+    its owner alone, and are cut off.
+    """
     shown = ", ".join(name[:_SHOWN_CHARACTERS] for name in names[:_SHOWN_COLUMNS])
     return UnusableFiles([BadFile(name=f"{table}: {shown}", reason=reason)], 1)
 
 
 def group_word(column: str) -> str:
-    """Word for one group, from the name of its column: `patient_id` holds patients."""
+    """Return the word for one group, from the name of its column: `patient_id` holds patients."""
     word = re.sub(r"[_ -]?id$", "", re.sub(r"[^\w -]", "", column), flags=re.IGNORECASE).strip(" _-")[:40]
     return word.casefold().removesuffix("s") or "group"
 
 
 def is_person_column(name: str) -> bool:
-    """Whether a column is named like a key of persons."""
+    """Tell whether a column is named like a key of persons."""
     return _PERSON.fullmatch(name.strip()) is not None
 
 
 def is_other_column(name: str) -> bool:
-    """Whether a column is named like what many images share without showing one person: a day, a split, a place."""
+    """Tell whether a column is named like a property of many images that shows no person: a day, a split, a place."""
     return not _NO_PERSON.isdisjoint(word.casefold() for word in _WORD.findall(name))

@@ -1,6 +1,6 @@
-"""Who or what the images of an archive belong to: by its table, by DICOM files, or by the folders that they lie in.
+"""The groups of the images of an archive: by its table, by DICOM files, or by their folders.
 
-A table comes first, then the folder between class and image, then the patient ID of DICOM files. Whatever is taken
+A table comes first, then the folder between class and image, then the patient ID of DICOM files. Each way
 must put all files of one patient ID into one group.
 """
 
@@ -34,7 +34,7 @@ _TORN = (
 
 
 def read_patients(source: Source, files: Sequence[ImageEntry]) -> dict[str, Patient]:
-    """Whom the DICOM files among these show, by their names; what cannot be read is somebody of its own."""
+    """Read the patients of the DICOM files among these, by file name; an unreadable file counts as its own patient."""
     found, unreadable = dict[str, Patient](), dict[str, Patient]()
     for file in files:
         # Only DICOM files say so: others are not read a second time.
@@ -54,11 +54,11 @@ def read_patients(source: Source, files: Sequence[ImageEntry]) -> dict[str, Pati
 
 
 class GroupSources(NamedTuple):
-    """Everything in an archive that may say who or what an image belongs to.
+    """Everything in an archive that may tell whom an image belongs to.
 
     Attributes:
-        patients: Whom DICOM files show, by their names, in all splits.
-        ignore: Whether every image is a unit, whatever says otherwise: then no image needs a group.
+        patients: Patients of DICOM files, by the names of the files, in all splits.
+        ignore: True if every image is a unit in any case: then no image needs a group.
         group_of: The group of each patient ID that was met so far, by keys.
     """
 
@@ -71,12 +71,12 @@ class GroupSources(NamedTuple):
 def find_groups(
     files: Sequence[ImageEntry], folders: Sequence[str] | None, sources: GroupSources, *, is_test: bool
 ) -> Groups:
-    """Groups of the images of a split.
+    """Find the groups of the images of a split.
 
     A training image needs a group as soon as others have one. A test image does not, as no unit is made of it.
 
     Raises:
-        UnusableFiles: Naming files without a group, and files of one patient in different groups.
+        UnusableFiles: Names files without a group, and files of one patient in different groups.
     """
     metadata, patients = sources.metadata, sources.patients
     if metadata is not None and metadata.group_name is not None:
@@ -96,7 +96,7 @@ def find_groups(
 def persons_among(
     classes: Sequence[str], files: Sequence[tuple[str, str]], patients: Mapping[str, Patient]
 ) -> list[str]:
-    """Class folders that have the ID or the name of a patient who is shown in them."""
+    """List class folders that have the ID or the name of a patient in them."""
     named = {
         label for label, name in files if (patient := patients.get(name)) is not None and _is_called(patient, label)
     }
@@ -113,7 +113,7 @@ def _group_in_table(file: ImageEntry, metadata: Metadata) -> str | None:
 
 
 class _GroupOf(NamedTuple):
-    """Groups of files in their order, and why a file must have one; without a reason it need not."""
+    """Groups of files in their order, and the reason why a file must have one; without a reason it need not."""
 
     word: str
     names: list[str | None]
@@ -154,5 +154,5 @@ def _refuse_torn(files: Sequence[ImageEntry], names: Sequence[str | None], sourc
 
 
 def _plain(name: str) -> tuple[str, ...]:
-    """Letters and digits of a name in any order of its words, so that "Smith^John" is "john_smith"."""
+    """Reduce a name to letters and digits in any order of its words, so that "Smith^John" is "john_smith"."""
     return tuple(sorted(re.findall(r"[^\W_]+", name.casefold()))) or ("",)

@@ -1,9 +1,9 @@
 """IDX, the format of MNIST: a zip or tar of the files of images and labels, each with or without gzip.
 
     train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz]
-    t10k-images-idx3-ubyte[.gz],  t10k-labels-idx1-ubyte[.gz]      a test split, if it is there
+    t10k-images-idx3-ubyte[.gz],  t10k-labels-idx1-ubyte[.gz]      a test split, if there is one
 
-Contents say what is images and what is labels. A name with `t10k` or `test` in it belongs to the test split.
+Contents tell images from labels. A name with `t10k` or `test` in it belongs to the test split.
 """
 
 import gzip
@@ -35,7 +35,7 @@ _MOST_FILES: Final = 8
 
 
 class _File(NamedTuple):
-    """One IDX file."""
+    """One IDX file of the archive."""
 
     entry: Entry
     axes: int
@@ -43,12 +43,11 @@ class _File(NamedTuple):
 
 
 def recognises(source: Source, choices: ReadingChoices) -> bool:
-    """Whether the archive holds IDX files."""
     return 0 < len(_candidates(source)) <= _MOST_FILES and len(_files(source)) >= 2
 
 
 def index(source: Source, choices: ReadingChoices) -> UploadIndex:
-    """Labels of MNIST's files and their like; this format cannot say who belongs together."""
+    """Index the labels of MNIST's files and their like; this format has no groups."""
     files = _files(source)
     read_names = {file.entry.filename for file in files}
     others = (entry.filename for entry in source.entries if entry.filename not in read_names)
@@ -105,7 +104,7 @@ def _files(source: Source) -> list[_File]:
 
 
 def _start(source: Source, entry: Entry) -> bytes:
-    """Magic number, gzip taken off; empty if it is damaged."""
+    """Read the magic number, without gzip; empty if it is damaged."""
     head = source.head(entry, _HEAD_BYTES)
     if not head.startswith(GZIP):
         return head[:4]

@@ -1,7 +1,7 @@
-"""Which entries of an archive or a folder are images, and which of the others may be left aside.
+"""The entries of an archive or a folder that are images, and those that may be ignored.
 
-Notes, licences and what desktops leave behind are ignored and counted. Tables and archives beside images are never
-ignored: they may say something of the images.
+Notes, licences and leftovers of desktops are ignored and counted. Tables and archives beside images are never
+ignored: they may describe the images.
 
 The split of an image is the folder `train`, `test` or `val` that it lies in, spelt in any case. A folder of such a name
 beside other folders may be a class as well (a "train" beside a "bus"): then the upload is refused, unless its owner
@@ -56,20 +56,20 @@ class ImageEntry(NamedTuple):
 
 
 def holds_images(source: Source) -> bool:
-    """Whether the archive has images in it that can be read as they are asked for; some of them may be damaged."""
+    """Tell whether the archive has images of kinds that the choices allow to read; some of them may be damaged."""
     entries = [entry for entry in source.entries if not is_ignored(entry.filename)]
-    # What is named like an image is asked first, as that is what nearly always answers.
+    # Files named like images come first, since nearly always the first of them decides.
     named = sorted(entries, key=lambda entry: not is_image_name(entry.filename))
     return any(source.decoder.reads(kind_in(source, entry)) for entry in named)
 
 
 def kind_in(source: Source, entry: Entry) -> FileKind | None:
-    """What a file of an archive is."""
+    """Find the kind of a file of an archive."""
     return find_kind(source.head(entry, HEAD_BYTES))
 
 
 def is_ignored(name: str) -> bool:
-    """Whether an entry says nothing of images: hidden, left behind by a desktop or an editor, a note or a licence."""
+    """Tell whether an entry is hidden, left behind by a desktop or an editor, a note or a licence."""
     components = name.split("/")
     last = components[-1].casefold()
     return (
@@ -80,15 +80,15 @@ def is_ignored(name: str) -> bool:
 
 
 def is_metadata(name: str) -> bool:
-    """Whether a file is a table that says something of the images beside it."""
+    """Tell whether a file is a table that describes the images beside it."""
     return name.rpartition("/")[2].casefold() in METADATA and not is_ignored(name)
 
 
 def image_entries(source: Source, choices: ReadingChoices) -> list[ImageEntry]:
-    """All images by name, without a folder that everything lies in. What is ignored or left out is noted.
+    """List all images by name, without a folder around them all, and note the files that are left out.
 
     Raises:
-        UnusableFiles: Naming all that are no images, or too large for one.
+        UnusableFiles: Names all files that are no images, or too large for one.
     """
     ignored = [entry.filename for entry in source.entries if is_ignored(entry.filename)]
     entries = [e for e in source.entries if not (is_ignored(e.filename) or is_metadata(e.filename))]
@@ -102,12 +102,12 @@ def image_entries(source: Source, choices: ReadingChoices) -> list[ImageEntry]:
 
 
 def names_of(files: Sequence[ImageEntry]) -> tuple[str, ...]:
-    """Names of the files, without folders."""
+    """Return the names of the files, without folders."""
     return tuple(file.parts[-1] for file in files)
 
 
 def decode_entries(source: Source, files: Sequence[ImageEntry], choices: ReadingChoices) -> ReadImages:
-    """Decodes images of a split, in order, once it is asked to."""
+    """Return a function that decodes the images of a split, in order."""
 
     def read(first: Images | None) -> DecodedImages:
         contents = ((file.entry.filename, partial(source.head, file.entry, file.entry.file_size)) for file in files)
@@ -119,11 +119,11 @@ def decode_entries(source: Source, files: Sequence[ImageEntry], choices: Reading
 
 
 class BesideImages(InvalidDataset):
-    """A table or an archive beside images: it may say something of them, so it is never left out."""
+    """A table or an archive beside images: it may describe them, so it is never left out."""
 
 
 def check_entry(entry: Entry, source: Source) -> None:
-    """Refuse a file of an archive that is no image, by its first bytes; its name counts where they say nothing.
+    """Refuse a file of an archive that is no image, by its first bytes, or by its name if they do not tell.
 
     Raises:
         BesideImages: It is a table or an archive.
@@ -141,7 +141,7 @@ def check_entry(entry: Entry, source: Source) -> None:
 
 
 def _check_name(name: str, kind: FileKind | None, title: str) -> None:
-    """Refuse what is no picture by its first bytes, and is not named like one; bytes that say what it is go on."""
+    """Refuse a file that neither its first bytes nor its name make a picture; bytes that tell its kind go on."""
     last = name.rpartition("/")[2].casefold()
     if last.endswith(_TABLES):
         raise BesideImages(
@@ -199,12 +199,12 @@ class SplitFiles(NamedTuple):
 
 
 def split_named(folder: str) -> str | None:
-    """The split that a folder is called after."""
+    """Return the split that a folder is named after."""
     return _SPLITS.get(folder.casefold())
 
 
 def without_wrapper(files: list[ImageEntry], deepest: int) -> list[ImageEntry]:
-    """Files without folders that everything lies in, as long as `deepest` folders or more remain above each file."""
+    """Strip folders that everything lies in, as long as `deepest` folders or more remain above each file."""
     while (
         files and len({file.parts[0] for file in files}) == 1 and all(len(file.parts) > deepest + 1 for file in files)
     ):
@@ -217,15 +217,15 @@ def without_wrapper(files: list[ImageEntry], deepest: int) -> list[ImageEntry]:
 def by_split(
     files: Sequence[ImageEntry], class_names: ClassNames | None, notices: Notices, *, labelled: bool = False
 ) -> SplitFiles:
-    """Files of the training and the test split; those of a validation split are left out and noted.
+    """Divide files between the training and the test split; those of a validation split are left out and noted.
 
     Args:
         files: Without a folder around all of them.
-        class_names: As the owner names them; a folder of these is a class, whatever it is called.
-        labelled: Whether a table says the labels, so that no folder is a class.
+        class_names: Names that the owner gives; a folder of these is a class, even if it is named like a split.
+        labelled: True if a table has the labels, so that no folder is a class.
 
     Raises:
-        UnusableFiles: Naming splits beside other folders.
+        UnusableFiles: Names splits beside other folders.
         InvalidDataset: There is nothing to train on.
     """
     tops = {file.parts[0] for file in files if len(file.parts) > 1}

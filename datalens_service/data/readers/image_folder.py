@@ -5,7 +5,7 @@
     class/patient/name.png                      everything of one patient is one privacy unit
     class/name.dcm                              likewise, by the patient ID of the files, where images are prepared
 
-A `metadata.csv` or `metadata.jsonl` with a column of groups says which images belong to one privacy unit, for example
+A `metadata.csv` or `metadata.jsonl` with a column of groups tells which images belong to one privacy unit, for example
 to one person (`metadata.py`); with a column of labels as well, folders do not count (`image_table.py`).
 
 Folders around all of this are allowed. Notes and hidden files are ignored and noted; so is a folder "val" (see `npz`).
@@ -41,16 +41,15 @@ PRIVATE_READS = ("reading the upload",)
 
 _IN_CLASS: Final = 2
 _IN_PATIENT: Final = 3
-"""Length of (class, name) and of (class, patient, name)."""
+"""Number of parts of class/patient/name; class/name has one less."""
 
 
 def recognises(source: Source, choices: ReadingChoices) -> bool:
-    """Whether the file is an archive with an image in it."""
     return holds_images(source)
 
 
 def index(source: Source, choices: ReadingChoices) -> UploadIndex:
-    """Labels by folder; groups by table, folder or DICOM file."""
+    """Index labels by folder, and groups by table, folder or DICOM file."""
     metadata = read_metadata(source, choices)
     files = without_wrapper(image_entries(source, choices), _IN_CLASS - 1)
     note_metadata(metadata, (file.entry.filename for file in files), source.notices)
@@ -101,7 +100,7 @@ def _check_layout(files: Sequence[ImageEntry], *, has_splits: bool) -> None:
 
 
 def _empty_classes(source: Source, files: Sequence[ImageEntry]) -> tuple[str, ...]:
-    """Folders beside those of classes in which there is no image."""
+    """List folders beside those of classes in which there is no image."""
     above = {file.entry.filename.removesuffix("/".join(file.parts)) for file in files}
     names = {file.parts[0] for file in files}
     beside = {folder.removeprefix(top) for folder in source.folders for top in above if folder.startswith(top)}

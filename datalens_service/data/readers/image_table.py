@@ -45,7 +45,7 @@ _CONTRADICTED = (
 
 
 def recognises(source: Source, choices: ReadingChoices) -> bool:
-    """Whether there are images and a table with a column of labels."""
+    """Tell whether there are images and a table with a column of labels."""
     if not any(is_metadata(entry.filename) for entry in source.entries) or not holds_images(source):
         return False
     metadata = read_metadata(source, choices)
@@ -53,7 +53,7 @@ def recognises(source: Source, choices: ReadingChoices) -> bool:
 
 
 def index(source: Source, choices: ReadingChoices) -> UploadIndex:
-    """Labels by table; groups by table or DICOM file."""
+    """Index labels by table, and groups by table or DICOM file."""
     metadata = read_metadata(source, choices)
     if metadata is None:
         raise InvalidDataset("metadata.csv must name every image with its label.")
@@ -96,7 +96,7 @@ def _index(
 def _with_rows(
     source: Source, files: Sequence[ImageEntry], metadata: Metadata, choices: ReadingChoices
 ) -> list[ImageEntry]:
-    """Files that the table names; the others are refused, or left out where that is asked."""
+    """Keep the files that the table names; the others are refused, or left out where the choices allow it."""
     errors, found = ValidationErrors(), list[ImageEntry]()
     for file in files:
         if metadata.find_row(file.entry.filename) is not None:
@@ -115,7 +115,7 @@ def _with_rows(
 
 
 def _refuse_folders_of_persons(files: Sequence[ImageEntry]) -> None:
-    """Without a column of groups, folders that are called like persons would be taken for nothing."""
+    """Refuse folders that are named like persons if there is no column of groups, which they may stand for."""
     folders = dict.fromkeys(file.parts[-2] for file in files if len(file.parts) > 1)
     persons = identifying_names(list(folders))
     if persons:
@@ -123,7 +123,7 @@ def _refuse_folders_of_persons(files: Sequence[ImageEntry]) -> None:
 
 
 def _check_folders(files: Sequence[ImageEntry], metadata: Metadata) -> None:
-    """Refuse images whose folder is called like a label, and not like theirs."""
+    """Refuse images in a folder that is named like a label, but not like theirs."""
     labels = {_label(file, metadata).casefold() for file in files}
     errors = ValidationErrors()
     for file in files:

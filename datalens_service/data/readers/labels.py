@@ -1,10 +1,10 @@
 """Labels of every kind become indices into class names: integers, words, flags, one-hot rows.
 
-A column of labels is a list of words and what they are. Numbers that occur are the classes: 3, 77 and 999 are three
+A column of labels is a list of words and their kind. Numbers that occur are the classes: 3, 77 and 999 are three
 classes of these names, in ascending order. Words are classes in sorted order. Names that a file or its owner declares
-take their places. Spaces around words do not count, nor in which form of Unicode they are written.
+take their places. Spaces around words do not count, nor does the form of Unicode in which they are written.
 
-A label that is missing is an empty word; a negative number also says that there is none.
+A missing label is an empty word; a negative number means a missing label, too.
 """
 
 import re
@@ -33,7 +33,7 @@ _SEVERAL: Final = (
 
 
 def column_of_values(values: Sequence[object]) -> LabelColumn:
-    """A column of values as tables and JSON hold them: integers, words, flags or whole floats.
+    """Make a column of values in tables and JSON: integers, words, flags or whole floats.
 
     Raises:
         InvalidDataset: A value is no label, or the column mixes kinds.
@@ -49,7 +49,7 @@ def column_of_values(values: Sequence[object]) -> LabelColumn:
 
 
 def column_of_texts(texts: Sequence[str]) -> LabelColumn:
-    """A column of text: whole numbers, in digits or as `1.0`, if the texts of all splits are; else words."""
+    """Make a column of text: whole numbers, in digits or as `1.0`, if the texts of all splits are; else words."""
     return LabelColumn(LabelKind.TEXT, tuple(texts))
 
 
@@ -62,7 +62,7 @@ def check_label_header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
 
 
 def column_of_array(array: NDArray[Any]) -> LabelColumn:
-    """A column of an array whose header passed `check_label_header`."""
+    """Make a column of an array whose header passed `check_label_header`."""
     if _is_one_hot(array.shape):
         return _from_one_hot(array)
     values = array.reshape(-1)
@@ -74,18 +74,18 @@ def column_of_array(array: NDArray[Any]) -> LabelColumn:
 
 
 def has_no_labels(column: LabelColumn) -> bool:
-    """Whether all labels of a split are missing, or negative numbers, as of test splits whose labels are kept back."""
+    """Tell whether all labels of a split are missing or negative, as in test splits whose labels are kept back."""
     return all(not word.strip() or _NEGATIVE.fullmatch(word.strip()) for word in column.words)
 
 
 def number_labels(
     columns: Mapping[str, LabelColumn], class_names: ClassNames | None, notices: Notices
 ) -> tuple[list[Labels], ClassNames]:
-    """Labels of all splits as indices (n,) into class names, and these names.
+    """Turn the labels of all splits into indices (n,) into class names, and return these names.
 
     Args:
-        columns: By what each is called in a refusal.
-        class_names: As the owner names them; None takes those of the file, or the labels themselves.
+        columns: Columns by their names in a refusal.
+        class_names: Names that the owner gives; None takes those of the file, or the labels themselves.
 
     Raises:
         InvalidDataset: A label is missing or not among the names, columns differ in kind or have no label in common,
@@ -130,10 +130,10 @@ def check_all_labelled(columns: Mapping[str, LabelColumn]) -> None:
     """Refuse missing and negative labels.
 
     Args:
-        columns: By what each is called in a refusal.
+        columns: Columns by their names in a refusal.
 
     Raises:
-        InvalidDataset: There are some, with the place of the first.
+        InvalidDataset: Names the place of the first.
     """
     for called, column in columns.items():
         negative = column.kind is LabelKind.NUMBER
@@ -160,7 +160,7 @@ def _check_shared(columns: Mapping[str, LabelColumn]) -> None:
 
 
 def _tidied(columns: Mapping[str, LabelColumn], notices: Notices) -> dict[str, LabelColumn]:
-    """The same without spaces around words, in the composed form of Unicode; words that become one are noted."""
+    """Strip spaces around words, and compose their Unicode; words that become one are noted."""
     tidy = {word: normal(word).strip() for column in columns.values() for word in column.words}
     kept = set(tidy)
     joined = (f"“{word}” read as {name}" for word, name in sorted(tidy.items()) if word != name and name in kept)
@@ -171,10 +171,10 @@ def _tidied(columns: Mapping[str, LabelColumn], notices: Notices) -> dict[str, L
 
 
 def _tidy_names(names: ClassNames | None) -> ClassNames | None:
-    """Names as words are tidied.
+    """Tidy names as words are.
 
     Raises:
-        InvalidDataset: Two are the same as they stand.
+        InvalidDataset: Two are the same before that.
     """
     if names is None:
         return None
@@ -184,13 +184,13 @@ def _tidy_names(names: ClassNames | None) -> ClassNames | None:
 
 
 def _joined(names: ClassNames, position: Mapping[str, int]) -> tuple[ClassNames, dict[str, int]]:
-    """The same where names that differed only in spaces are one class."""
+    """Join names that differed only in spaces into one class."""
     different = tuple(dict.fromkeys(names))
     return different, {word: different.index(names[place]) for word, place in position.items()}
 
 
 def _similar(names: ClassNames) -> list[str]:
-    """Names that differ only in upper and lower case, spaces within, or compatible letters such as full-width ones."""
+    """List names that differ only in case, in spaces within, or in compatible letters such as full-width ones."""
     alike = dict[str, list[str]]()
     for name in names:
         alike.setdefault(" ".join(unicodedata.normalize("NFKC", name).casefold().split()), []).append(name)
@@ -204,7 +204,7 @@ def _sorted_words(words: set[str], kind: LabelKind) -> list[str]:
 
 
 def _placed(words: list[str], kind: LabelKind, declared: ClassNames | None) -> tuple[ClassNames, dict[str, int]]:
-    """Names, and the label of every word: by name, by number, or in order."""
+    """Return names, and the label of every word: by name, by number, or in order."""
     if declared is None:
         return tuple(words), {word: place for place, word in enumerate(words)}
     if all(word in declared for word in words):
@@ -220,7 +220,7 @@ def _placed(words: list[str], kind: LabelKind, declared: ClassNames | None) -> t
 
 
 def _numbered(words: list[str], own: ClassNames, declared: ClassNames) -> tuple[ClassNames, dict[str, int]]:
-    """The same of numbers in a file that names its classes: they are places in these names, whatever the names are."""
+    """Return names and labels for numbers in a file that names its classes: they are places in these names."""
     names = {word: own[int(word)] for word in words}
     if all(name in declared for name in names.values()):
         return declared, {word: declared.index(name) for word, name in names.items()}
@@ -230,7 +230,7 @@ def _numbered(words: list[str], own: ClassNames, declared: ClassNames) -> tuple[
 
 
 def _settled(columns: Mapping[str, LabelColumn]) -> dict[str, LabelColumn]:
-    """Columns of text hold numbers if all texts of all splits are whole numbers; otherwise they hold words."""
+    """Turn columns of text into numbers if all texts of all splits are whole numbers; otherwise into words."""
     texts = [word for column in columns.values() if column.kind is LabelKind.TEXT for word in column.words]
     if not all(map(_WHOLE.fullmatch, texts)):
         return {name: _of_kind(column, LabelKind.WORD) for name, column in columns.items()}
@@ -247,10 +247,10 @@ def check_one_kind(columns: Mapping[str, LabelColumn]) -> None:
     """Refuse columns that differ in kind.
 
     Args:
-        columns: By what each is called in a refusal.
+        columns: Columns by their names in a refusal.
 
     Raises:
-        InvalidDataset: They do.
+        InvalidDataset: The kinds differ.
     """
     kinds = {column.kind: name for name, column in reversed(list(columns.items()))}
     if len(kinds) > 1:

@@ -1,8 +1,9 @@
-"""`metadata.csv` or `metadata.jsonl` beside images: their labels, and which of them belong to one privacy unit.
+"""`metadata.csv` or `metadata.jsonl` beside images: their labels, and groups that form privacy units.
 
 The convention of image folders elsewhere: a column of file names, relative to the table itself, and one of labels or
-of groups, or both, under their usual names or those that the owner declares. Commas, semicolons or tabs stand between
-columns, as the line of names has them. Tables are UTF-8, UTF-16 with a byte order mark, or what the owner declares.
+of groups, or both, under their usual names or those that the owner declares. Columns are separated by commas,
+semicolons or tabs, whichever the line of names has. Tables are UTF-8, UTF-16 with a byte order mark, or what the owner
+declares.
 """
 
 import codecs
@@ -33,7 +34,7 @@ _BYTE_ORDER_MARKS: Final = {
 
 
 class Row(NamedTuple):
-    """What a table says of one file; `label` as text, None if the table has no labels."""
+    """The row of a table about one file; `label` as text, None if the table has no labels."""
 
     place: str
     label: str | None
@@ -60,15 +61,15 @@ class Metadata:
     persons: list[str] = field(default_factory=list)
 
     def find_row(self, name: str) -> Row | None:
-        """What is said of a file."""
+        """Return the row of a file."""
         return self.rows.get(name.casefold())
 
 
 def read_metadata(source: Source, choices: ReadingChoices) -> Metadata | None:
-    """All tables of an archive together; None if there is none.
+    """Read all tables of an archive together; None if there is none.
 
     Raises:
-        UnusableFiles: Naming table and line.
+        UnusableFiles: Names table and line.
         InvalidDataset: A table is too large, or lacks a column.
     """
     tables = [entry for entry in source.entries if is_metadata(entry.filename)]
@@ -90,7 +91,7 @@ def read_metadata(source: Source, choices: ReadingChoices) -> Metadata | None:
 
 
 def note_metadata(metadata: Metadata | None, names: Iterable[str], notices: Notices) -> None:
-    """Note what of the tables is not read: rows whose file is not there, and columns."""
+    """Note the parts of the tables that are not read: rows whose file is missing, and columns."""
     if metadata is None:
         return
     present = {name.casefold() for name in names}
@@ -125,7 +126,7 @@ def _decoded(content: bytes, name: str, choices: ReadingChoices) -> str:
 
 
 def _csv_records(text: str, name: str) -> list[tuple[int, dict[str, str]]]:
-    """Lines and their rows; blank lines do not count."""
+    """Return lines and their rows; blank lines do not count."""
     header = text.lstrip("\r\n").partition("\n")[0]
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(_DELIMITERS, key=header.count), strict=True)
     found: list[tuple[int, list[str]]] = []
@@ -161,14 +162,13 @@ def _json_records(text: str, name: str) -> list[tuple[int, dict[str, Any]]]:
 
 
 def _labelled(columns: Columns, records: list[tuple[int, Any]], choices: ReadingChoices) -> list[tuple[int, Any]]:
-    """Rows with a label, where those without one are left out: their images then have no row."""
+    """Keep rows with a label, where those without one are left out: their images then have no row."""
     if not choices.skip_unreadable or columns.label is None:
         return records
     return [(line, record) for line, record in records if _text(record.get(columns.label))]
 
 
 def _add_rows(metadata: Metadata, table: str, columns: Columns, records: Sequence[tuple[int, Any]]) -> None:
-    """Add one table's rows."""
     folder = posixpath.dirname(table)
     bad = list[BadFile]()
     for line, record in records:
@@ -216,7 +216,7 @@ def _text(value: object) -> str:
 
 
 def _holds_persons(name: str, records: Sequence[tuple[int, Any]]) -> bool:
-    """Whether a column that is not read is named like keys of persons, or repeats what looks like them."""
+    """Tell whether a column that is not read is named like keys of persons, or repeats values that look like them."""
     if is_other_column(name):
         return False
     values = [text for _, record in records if (text := _text(record.get(name)))]

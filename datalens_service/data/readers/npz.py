@@ -4,14 +4,14 @@ Training images and labels are called `images` and `labels`, `x` and `y`, `X` an
 `labels`, `x_train` and `y_train` (Keras), or `train_images` and `train_labels` (MedMNIST); those of a test split
 `test_images` and `test_labels`, or `x_test` and `y_test`.
 
-An array "groups" (or "patient", "subject", "account", …) of integers or strings says which training images belong to
-one privacy unit, for example to one person, and an array "test_groups" says it of test images. An array `class_names`
-of strings is read if it is there, and so is `preparation`, in which `datalens prepare` says what it did. Everything
+An array "groups" (or "patient", "subject", "account", …) of integers or strings tells which training images belong to
+one privacy unit, for example to one person, and an array "test_groups" does so for test images. An array `class_names`
+of strings is read if it is there, and so is `preparation`, in which `datalens prepare` records what it did. Everything
 else is ignored and noted, `val_*` too: a validation split would change the public number of records if it silently
-joined the training records. Whoever wants it protected and used appends it to the training arrays.
+joined the training records. An owner who wants it protected and used appends it to the training arrays.
 
 Images are (n, height, width), (n, height, width, 1 or 3), (n, 1 or 3, height, width), or (n, side²) in grey: integers
-in 0..255, or floats in [0, 1] or in [0, 255]. Which of the two each float image is in is said by that image alone. With
+in 0..255, or floats in [0, 1] or in [0, 255]. The range of each float image follows from that image alone. With
 preparation, integers of more bits are read through the chosen window. Labels are integers, words, true and false, whole
 floats, (n,) or (n, 1), or one-hot rows, (n, classes).
 """
@@ -56,11 +56,11 @@ PREPARATION: Final = "preparation"
 """Settings with which `datalens prepare` made the file, as JSON."""
 _PREPARATION_CHARACTERS = 1000
 UNIT_IDS: Final = "unit_ids"
-"""Identities of units, of which nobody learns their names (`privacy_units.identities`)."""
+"""Identities of units in the place of their names (`privacy_units.identities`)."""
 GROUP_IDS: Final = "group_ids"
 """Likewise, identities of groups (`privacy_units.group_identities`); those of test images have `test_` in front."""
 UNIT: Final = "unit"
-"""Word for one group."""
+"""The array with the word for one group."""
 _GROUPS: Final = (*GROUP, "groups", "patients", "subjects", "persons", "participants", "accounts")
 _NOT_PREPARED = "The array preparation is not what datalens prepare writes. Rename it, or leave it out."
 _DAMAGED = "An array in the NPZ is damaged or not in NumPy's format. Save it again with numpy.savez_compressed."
@@ -85,13 +85,13 @@ _TEST_LABELS: Final = ("test_labels", "y_test", "Y_test")
 
 
 def recognises(source: Source, choices: ReadingChoices) -> bool:
-    """Whether the file is an archive with NumPy arrays in it, and no folder."""
+    """Tell whether the file is an archive with NumPy arrays in it, and no folder."""
     arrays = _array_entries(source.entries)
     return bool(arrays) and source.head(arrays[0], len(npy.MAGIC_PREFIX)) == npy.MAGIC_PREFIX
 
 
 def index(source: Source, choices: ReadingChoices) -> UploadIndex:
-    """Labels and groups of an NPZ."""
+    """Index labels and groups of an NPZ."""
     archive = _opened(source)
     arrays = {entry.filename.removesuffix(_SUFFIX): entry for entry in _array_entries(archive.entries)}
     splits = _choose_splits(arrays)
@@ -128,7 +128,7 @@ READER = Reader(
 
 
 def read_images_alone(source: Source) -> Images:
-    """Images of an NPZ without labels: its one array of images, under any of the names above."""
+    """Read the images of an NPZ without labels: its one array of images, under any of the names above."""
     archive = _opened(source)
     names = {f"{name}{_SUFFIX}" for name in (*_IMAGES, *_TEST_IMAGES)}
     arrays = [entry for entry in archive.entries if entry.filename in names]
@@ -149,7 +149,7 @@ def _opened(source: Source) -> Archive:
 
 
 def _choose_splits(arrays: Mapping[str, Entry]) -> dict[str, _Split]:
-    """Arrays of the training and, if there is one, of the test split, by what its labels are called in a refusal."""
+    """Choose the arrays of the training and, if there is one, the test split, by the names of labels in a refusal."""
     images, labels = _only(arrays, _IMAGES), _only(arrays, _LABELS)
     if images is None or labels is None:
         raise InvalidDataset(
@@ -216,7 +216,7 @@ def _note_ignored(
 
 
 def _header(archive: Archive, entry: Entry) -> _Header:
-    """Shape and type of an array, without its numbers.
+    """Read shape and type of an array, without its numbers.
 
     Only format version 1.0 is read: later versions exist for structured types and for headers of up to 4 GiB.
     """
@@ -248,9 +248,9 @@ def _read_images(source: Source, archive: Archive, entry: Entry, preparation: Pr
 
 
 def _group_arrays(arrays: Mapping[str, Entry], choices: ReadingChoices, split: str) -> list[str]:
-    """Arrays that say who belongs together in a split: the declared one, else all with a usual name, in any case.
+    """List the arrays of groups of a split: the declared one, else all with a usual name, in any case.
 
-    The name of the split may stand in front; for test images it must.
+    The name of the split may precede it; for test images it must.
     """
     fronts = {"train": ("", "train_"), "test": ("test_",)}[split]
     if choices.group_column is not None:
@@ -264,7 +264,7 @@ def _group_arrays(arrays: Mapping[str, Entry], choices: ReadingChoices, split: s
 def _read_groups(
     archive: Archive, arrays: Mapping[str, Entry], present: Sequence[str], called: str, count: int
 ) -> Groups:
-    """Groups of a split by their names, or by identities as `datalens prepare` writes them."""
+    """Read groups of a split by their names, or by identities as `datalens prepare` writes them."""
     if not present:
         return Groups()
     bare = {re.sub("^(train|test)_", "", name, flags=re.IGNORECASE): name for name in present}

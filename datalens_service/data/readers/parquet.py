@@ -2,10 +2,10 @@
 
 One file, or a zip or tar of files: those with the word `test` in their names, or else in the name of a folder around
 them, are the test split; those with "val", "valid" or "validation" are left out and noted. The features in the schema's
-metadata say which columns are meant (Image, ClassLabel, and its names); without them they have the usual names, or
+metadata tell which columns are meant (Image, ClassLabel, and its names); without them they have the usual names, or
 those that the owner declares. Images are bytes, or a struct with `bytes`; labels are integers, words, true and false,
-or whole floats. A column "group" (or "patient", "subject", "account", …) says which images belong to one privacy unit;
-names of files, in that struct or in a column, are looked at for persons and not kept.
+or whole floats. A column "group" (or "patient", "subject", "account", …) tells which images belong to one privacy unit;
+names of files, in that struct or in a column, are searched for persons and not kept.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _MAGIC: Final = b"PAR1"
 _SUFFIX: Final = ".parquet"
 _FOOTER_BYTES: Final = 16 * 2**20
 _ROWS_AT_ONCE: Final = 4
-"""Few, since each may be a large image; a hundred thousand small ones take hardly longer so."""
+"""Few rows, since each may be a large image; a hundred thousand small ones take hardly longer so."""
 
 _ROW_GROUPS: Final = 100_000
 _MOST_ROWS: Final = 10_000_000
@@ -67,7 +67,7 @@ _WORD: Final = re.compile("[a-z]+")
 
 
 class _Columns(NamedTuple):
-    """Which columns are read."""
+    """The columns that are read."""
 
     image: str
     label: str
@@ -77,7 +77,7 @@ class _Columns(NamedTuple):
 
 
 class _Cell(NamedTuple):
-    """A cell of the column of images, with what its row is called in a refusal."""
+    """A cell of the column of images, with the name of its row in a refusal."""
 
     row: str
     value: object
@@ -95,7 +95,7 @@ class _Table(NamedTuple):
 
 
 def recognises(source: Source, choices: ReadingChoices) -> bool:
-    """Whether the file is Parquet, or an archive of Parquet files."""
+    """Tell whether the file is Parquet, or an archive of Parquet files."""
     if source.archive is None:
         return source.start(len(_MAGIC)) == _MAGIC
     files = _entries(source)
@@ -103,7 +103,7 @@ def recognises(source: Source, choices: ReadingChoices) -> bool:
 
 
 def index(source: Source, choices: ReadingChoices) -> UploadIndex:
-    """Labels and groups of the rows."""
+    """Index labels and groups of the rows."""
     with _files(source) as files:
         tables = [(is_test, _read_table(name, file, source, choices)) for is_test, name, file in files]
     train = [table for is_test, table in tables if not is_test]
@@ -134,7 +134,7 @@ def _entries(source: Source) -> list[Entry]:
 
 @contextmanager
 def _files(source: Source) -> Iterator[list[tuple[bool, str, IO[bytes]]]]:
-    """(is test, name, open file) in the order of their names."""
+    """Open the files, and yield (is test, name, open file) in the order of their names."""
     with ExitStack() as stack:
         if source.archive is None:
             yield [(False, "The table", stack.enter_context(source.path.open("rb")))]
@@ -153,7 +153,7 @@ def _files(source: Source) -> Iterator[list[tuple[bool, str, IO[bytes]]]]:
 
 
 def _name_split(name: str) -> str | None:
-    """The split that a file is of, by the words in its own name, else by the folders around it."""
+    """Return the split of a file, by the words in its own name, else by the folders around it."""
     for component in reversed(name.split("/")):
         splits = {split_named(word) for word in _WORD.findall(component.casefold())} - {None}
         if splits:
@@ -170,7 +170,7 @@ def _read_table(name: str, file: IO[bytes], source: Source, choices: ReadingChoi
 
 
 def _index(tables: list[_Table], source: Source, choices: ReadingChoices, *, is_test: bool) -> RecordIndex:
-    """Records of all files of a split together."""
+    """Join the records of all files of a split."""
     strict = not (is_test or choices.ignore_groups)
     columns = {table.name: table.labels for table in tables if any(table.labels.words)}
     check_one_kind(columns)
@@ -196,7 +196,7 @@ def _index(tables: list[_Table], source: Source, choices: ReadingChoices, *, is_
 
 
 def _refuse_dicom(images: list[_Cell]) -> None:
-    """DICOM files know their patients; a table of them says so in a column."""
+    """Refuse DICOM files in a table: their patients would have to be in a column."""
     if any(is_dicom((_content(image.value) or b"")[:HEAD_BYTES]) for image in images):
         raise InvalidDataset(
             "The table holds DICOM files, and no column says which patient each is of. Add a column patient, or set "
@@ -214,7 +214,7 @@ def _reading(images: list[_Cell], source: Source, choices: ReadingChoices) -> Re
 
 
 def _open(file: IO[bytes]) -> pq.ParquetFile:
-    """A file whose metadata was measured before it is parsed."""
+    """Open a file after measuring its metadata, which is parsed then."""
     import pyarrow.parquet as pq
 
     size = file.seek(0, 2)
@@ -264,17 +264,17 @@ def _note_unused(present: list[str], columns: _Columns, source: Source) -> None:
 
 
 def _declared_as(present: list[str], kinds: Mapping[str, object], kind: str) -> str | None:
-    """The only column that the features declare so."""
+    """Return the only column that the features declare so."""
     found = [name for name in present if kinds.get(name) == kind]
     return found[0] if len(found) == 1 else None
 
 
 def _rows(name: str, table_file: pq.ParquetFile, columns: _Columns, source: Source, choices: ReadingChoices) -> _Table:
-    """All rows; what they unpack to is counted while they come, whatever the file declares."""
+    """Read all rows; unpacked bytes are counted while they come, whatever the file declares."""
     read = (columns.image, columns.label, columns.group, columns.file)
     columns_read = [name for name in read if name is not None]
     most = allowance(source.path.stat().st_size, source.limits)
-    # Whatever is declared honestly is refused before a page is unpacked, which pyarrow does as a whole.
+    # An honest declaration is refused before a page is unpacked, which pyarrow does as a whole.
     _check_unpacked(_declared(table_file), most, source)
     images: list[_Cell] = []
     labels: list[object] = []
@@ -308,7 +308,7 @@ def _rows(name: str, table_file: pq.ParquetFile, columns: _Columns, source: Sour
 
 
 def _declared(table_file: pq.ParquetFile) -> int:
-    """Bytes that all row groups claim to unpack to."""
+    """Return the unpacked bytes that all row groups declare."""
     metadata = table_file.metadata
     return sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
 
@@ -324,7 +324,7 @@ def _content(value: object) -> bytes | None:
 
 
 def _bytes(value: object, source: Source) -> bytes:
-    """The image in a cell.
+    """Return the image in a cell.
 
     Raises:
         InvalidDataset: There is none, or it is too large.
@@ -362,13 +362,13 @@ def _check_type(name: str, column: str, kind: pa.DataType) -> None:
 
 
 def _path(value: object) -> str:
-    """The name of the file that an image came from; empty if nothing says it."""
+    """Return the name of the file that an image came from; "" if it is not stated."""
     path = value.get("path") if isinstance(value, dict) else None
     return path if isinstance(path, str) else ""
 
 
 def _group(value: object) -> str | None:
-    """The group of a row; None for what is neither an integer nor a word."""
+    """Return the group of a row; None for what is neither an integer nor a word."""
     if isinstance(value, bool) or not isinstance(value, int | str) or value == "":
         return None
     return str(value)

@@ -22,8 +22,10 @@ _FOREIGN: Final = (
 
 
 class Unlabelled(NamedTuple):
-    """Images in the order in which they are predicted, and `names` of their files, sorted; none for arrays and for one
-    picture."""
+    """Images in the order in which they are predicted.
+
+    `names` are those of their files, sorted; there are none for arrays and for one picture.
+    """
 
     images: Images
     names: tuple[str, ...]
@@ -40,7 +42,7 @@ def read_unlabelled(path: Path, limits: Limits, most_images: int) -> Unlabelled:
 
 
 def read_folder(path: Path, limits: Limits, most_images: int) -> Unlabelled:
-    """Pictures below a folder of this machine, by name."""
+    """Read pictures below a folder of this machine, by name."""
     files = sorted(one for one in path.rglob("*") if one.is_file() and is_image_name(one.name))
     if not files:
         raise InvalidDataset(_FOREIGN)

@@ -58,13 +58,13 @@ class _Record(NamedTuple):
 
 
 def recognises(source: Source, choices: ReadingChoices) -> bool:
-    """Whether the file is a tar with images and labels beside them."""
+    """Tell whether the file is a tar with images and labels beside them."""
     endings = {_key(entry.filename)[1] for entry in source.entries if not _is_public(entry.filename)}
     return source.is_tar and bool(endings & {*_LABEL_ENDINGS}) and holds_images(source)
 
 
 def index(source: Source, choices: ReadingChoices) -> UploadIndex:
-    """Labels and groups of a shard."""
+    """Index labels and groups of a shard."""
     records = {record.file.entry.filename: record for record in _records(source, choices)}
     files = without_wrapper([record.file for record in records.values()], 0)
     split = by_split(files, None, source.notices, labelled=True)
@@ -112,10 +112,10 @@ def _index(
 
 
 def _records(source: Source, choices: ReadingChoices) -> list[_Record]:
-    """One for each image, in stored order.
+    """List one record for each image, in stored order.
 
     Raises:
-        UnusableFiles: Naming images without a label, and images of one key.
+        UnusableFiles: Names images without a label, and images of one key.
     """
     beside = {_key(entry.filename): entry for entry in source.entries}
     records, errors, seen = list[_Record](), ValidationErrors(), dict[str, str]()
@@ -143,7 +143,7 @@ def _records(source: Source, choices: ReadingChoices) -> list[_Record]:
 
 
 def _is_image(source: Source, entry: Entry) -> bool:
-    """Whether a file is one of a record that shows an image, readable or not; captions and arrays are others."""
+    """Tell whether a file of a record is an image, readable or not; captions and arrays are others."""
     if is_ignored(entry.filename) or _key(entry.filename)[1] in _LABEL_ENDINGS or _is_public(entry.filename):
         return False
     kind = kind_in(source, entry)
@@ -175,7 +175,7 @@ def _text(source: Source, entry: Entry, most: int = _LABEL_BYTES, refusal: str =
 
 
 def _key(name: str) -> tuple[str, str]:
-    """Key and ending: WebDataset cuts at the first dot of the file name."""
+    """Split a name into key and ending: WebDataset cuts at the first dot of the file name."""
     folder, slash, last = name.rpartition("/")
     key, _, ending = last.partition(".")
     return folder + slash + key, re.sub(r"^.*\.", "", ending).casefold()
@@ -195,7 +195,7 @@ def _names_in(source: Source) -> ClassNames | None:
 
 
 def _groups(records: list[_Record], sources: GroupSources, *, is_test: bool) -> Groups:
-    """By the JSON beside the images, else by the patients of DICOM files."""
+    """Read groups from the JSON beside the images, else from the patients of DICOM files."""
     groups = [record.group for record in records]
     if not any(group is not None for group in groups):
         return find_groups([record.file for record in records], None, sources, is_test=is_test)

@@ -1,1 +1,1 @@
-"""Reads uploads in a confined process."""
+"""Reading of uploads in a confined process."""

@@ -1,8 +1,8 @@
-"""What a process gives up before it opens a file from a stranger. There is no way back.
+"""The rights that a process gives up before it opens a file from a stranger. There is no way back.
 
-Everywhere: limits on memory, processor time, size and number of files. On Linux also, by the kernel: who asks for a
-socket, another process or a say in one that there is, is killed (seccomp); and files are read in few places and written
-in one (Landlock).
+Everywhere: limits on memory, processor time, size and number of files. On Linux the kernel also kills a process that
+asks for a socket, for another process or for control over one (seccomp), and lets it read files in few places and write
+them in one (Landlock).
 """
 
 import ctypes
@@ -87,7 +87,7 @@ def confine(
 
     Args:
         folder: The only place it can write to.
-        readable: What it can read beside that and programs.
+        readable: A place it can read, beside that and programs.
         memory_bytes: Address space it may have.
         cpu_seconds: Processor time after which it is killed.
         file_bytes: Largest file it may write.
@@ -118,7 +118,7 @@ def _call(function: Callable[..., int], *arguments: object) -> int:
 
 
 def _confine_files(libc: ctypes.CDLL, folder: Path, readable: Path | None) -> None:
-    """Landlock; kernels from before 5.13 do not have it."""
+    """Restrict files by Landlock, which kernels from before 5.13 do not have."""
     if libc.syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), _LANDLOCK_VERSION) < 1:
         return
     handled = ctypes.create_string_buffer(struct.pack("=Q", _RIGHTS), 8)
@@ -132,9 +132,9 @@ def _confine_files(libc: ctypes.CDLL, folder: Path, readable: Path | None) -> No
 
 
 def _find_programs() -> Iterator[Path]:
-    """Where modules are that may be loaded when they are first needed.
+    """Yield the places of modules that may be loaded when they are first needed.
 
-    Not the whole of `sys.path`: a checkout is on it, and the data folder may lie there.
+    The whole of `sys.path` is too much: a checkout is on it, and the data folder may lie there.
     """
     yield from map(Path, (*_PROGRAM_PLACES, sys.prefix, sys.base_prefix))
     yield from (Path(name) for name in sys.path if Path(name).name in _LIBRARY_FOLDERS)
@@ -149,7 +149,7 @@ def _allow(libc: ctypes.CDLL, rules: int, path: Path, rights: int) -> None:
 
 
 def _forbid_calls(libc: ctypes.CDLL) -> None:
-    """seccomp: who makes a call on the list is killed."""
+    """Let seccomp kill this process if it makes a call on the list."""
     machine = platform.machine()
     if machine not in _ARCHITECTURES:
         return
@@ -162,9 +162,9 @@ def _forbid_calls(libc: ctypes.CDLL) -> None:
 
 
 def _program(architecture: int, forbidden: tuple[int, ...], clone: int) -> list[bytes]:
-    """Instructions of the kernel's packet filter: no other architecture, no forbidden call, and no clone but a thread.
+    """Return the filter for the kernel: no other architecture, no forbidden call, and no clone but a thread.
 
-    A filter cannot look into the flags of clone3; who is told that there is none calls clone.
+    A filter cannot look into the flags of clone3; it answers that there is none, and callers fall back to clone.
     """
     kill = len(forbidden) + 4
     checks = [_step(_JUMP_EQUAL, number, yes=kill - place) for place, number in enumerate(forbidden)]

@@ -1,6 +1,6 @@
 """The process that reads uploads: `python -m datalens_service.data.sandbox.decode`, started by `sandbox.py`.
 
-The records lie in its folder afterwards; `exchange.py` says how it is asked and how it answers.
+The records lie in its folder afterwards; `exchange.py` defines its requests and answers.
 """
 
 import sys
@@ -24,13 +24,12 @@ RECORDS: Final = "records"
 
 
 class RecordsRequest(FileRequest):
-    """Which labelled images to read, and how."""
+    """A request to read labelled images, and the choices for that."""
 
     choices: ReadingChoices
 
 
 def main() -> None:
-    """Serve one request."""
     request = RecordsRequest.model_validate_json(sys.stdin.buffer.read())
     # Loads the libraries of the decoder, which a confined process could not.
     serve(request, partial(read_records, request, choose_decoder(request.choices)))
@@ -51,7 +50,7 @@ def read_records(request: RecordsRequest, decoder: PictureDecoder) -> Outcome:
 
 
 def count_records(upload: Upload, notices: tuple[Notice, ...]) -> Counts:
-    """How many records an upload has. Private."""
+    """Count the records of an upload. Private."""
     return Counts(
         train=len(upload.train.labels),
         test=0 if upload.test is None else len(upload.test.labels),

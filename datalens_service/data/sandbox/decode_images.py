@@ -1,6 +1,6 @@
 """The process that reads images for a prediction: `python -m datalens_service.data.sandbox.decode_images`.
 
-As `decode.py`, with images that have no labels; it leaves them as `images.npy` in its folder.
+It works like `decode.py`, with images that have no labels, and leaves them as `images.npy` in its folder.
 """
 
 import sys
@@ -17,13 +17,12 @@ IMAGES: Final = "images.npy"
 
 
 class ImagesRequest(FileRequest):
-    """Which images to read."""
+    """A request to read images."""
 
     most_images: int
 
 
 def main() -> None:
-    """Serve one request."""
     request = ImagesRequest.model_validate_json(sys.stdin.buffer.read())
     serve(request, partial(read_images, request))
 

@@ -1,7 +1,7 @@
 """The process that runs a stranger's ONNX encoder: `python -m datalens_service.data.sandbox.encode`.
 
-It gets the graph and images behind its request, and leaves `features.npy`. The graph sees one image at a time, so what
-it makes of an image is a function of that image alone, whatever its layers do with a batch; an image on which it fails
+It gets the graph and images behind its request, and leaves `features.npy`. The graph sees one image at a time, so the
+features of an image are a function of that image alone, whatever its layers do with a batch; an image on which it fails
 has features of 0. Without images it leaves `encoder.onnx`: the graph from bytes of one image to features of length 1.
 """
 
@@ -19,7 +19,7 @@ from datalens_service.errors import InvalidDataset
 
 IMAGES: Final = "images"
 VECTORS: Final = "vectors"
-"""Names of the graph's input, and of its last result."""
+"""Prefix of names for the graph's input, and name of its last result."""
 
 FEATURES_FILE: Final = "features.npy"
 GRAPH_FILE: Final = "encoder.onnx"
@@ -41,7 +41,7 @@ _OPERATORS: Final = """
     Tanh Tile Transpose Trilu Unsqueeze Where
 """
 _OF_SHAPES: Final = frozenset({"Shape", "Size"})
-"""Their results depend on shapes alone."""
+"""Operators whose results depend on shapes alone."""
 
 _SHAPING: Final = {
     "ConstantOfShape": (0,),
@@ -57,7 +57,7 @@ _SHAPING: Final = {
     "Unsqueeze": (1,),
     **{name: (1,) for name in _OPERATORS.split() if name.startswith("Reduce")},
 }
-"""Which inputs of an operator say what shape its result has."""
+"""Inputs of an operator that decide the shape of its result."""
 
 _PROBES: Final = (3, 16, 16)
 _INPUT: Final = (
@@ -66,14 +66,13 @@ _INPUT: Final = (
 
 
 class EncodeRequest(Request):
-    """What follows: so many bytes of the graph, then images (n, height, width, channels)."""
+    """A request that is followed by so many bytes of the graph, then images (n, height, width, channels)."""
 
     graph_bytes: int
     shape: tuple[int, int, int, int]
 
 
 def main() -> None:
-    """Serve one request."""
     # Loads libraries that a confined process could not.
     import onnxruntime  # noqa: F401
     from onnx import helper  # noqa: F401
@@ -101,7 +100,7 @@ def encode(request: EncodeRequest, graph: bytes, pixels: bytes) -> Outcome:
 
 
 def wrap(content: bytes, channels: int) -> bytes:
-    """The graph that takes bytes (1, height, width, channels) and gives `VECTORS`, without a declared output.
+    """Wrap the graph to take bytes (1, height, width, channels) and give `VECTORS`, without a declared output.
 
     Raises:
         InvalidDataset: It has another input, or an operator that is not taken.
@@ -141,7 +140,7 @@ def wrap(content: bytes, channels: int) -> bytes:
 
 
 def _chain(steps: list[tuple[str, list[str], dict[str, Any]]], first: str, tag: str, last: str) -> list[Any]:
-    """Nodes, each of which takes the result of the one before as its first input."""
+    """Make nodes, each of which takes the result of the one before as its first input."""
     from onnx import helper
 
     nodes, current = [], first
@@ -162,7 +161,7 @@ def _rename(model: Any) -> None:
 
 
 def _input(model: Any) -> tuple[str, int, int]:
-    """Name, height and width of the one input."""
+    """Return name, height and width of the one input."""
     constants = {tensor.name for tensor in model.graph.initializer}
     inputs = [each for each in model.graph.input if each.name not in constants]
     if len(inputs) != 1 or not model.graph.output:
@@ -176,7 +175,7 @@ def _input(model: Any) -> tuple[str, int, int]:
 
 
 def _check_operators(model: Any) -> None:
-    """Refuse files beside the file, operators of others, and those that draw, remember or repeat."""
+    """Refuse files beside the file, foreign operators, and those that draw, remember or repeat."""
     opsets = {opset.domain or "ai.onnx": opset.version for opset in model.opset_import}
     if set(opsets) != {"ai.onnx"} or opsets["ai.onnx"] < _OLDEST_OPSET or model.functions:
         raise InvalidDataset(f"The encoder must use the operators of ONNX alone, of opset {_OLDEST_OPSET} or later.")
@@ -191,9 +190,9 @@ def _check_operators(model: Any) -> None:
 
 
 def _check_shapes(model: Any, image: str) -> None:
-    """Refuse results whose shape, and so the time and memory that they take, depends on what an image shows.
+    """Refuse results whose shape, and so the time and memory that they take, depends on the content of an image.
 
-    Else it could be seen from outside.
+    Else it could be observed from outside.
     """
     seen: set[str] = set()
     found = {image}
@@ -210,7 +209,7 @@ def _check_shapes(model: Any, image: str) -> None:
 
 
 def _tensors(model: Any) -> Iterable[Any]:
-    """All constants."""
+    """Yield every constant of the graph."""
     yield from model.graph.initializer
     for node in model.graph.node:
         for attribute in node.attribute:
@@ -232,7 +231,7 @@ def _session(wrapped: bytes) -> Any:
 
 
 def _rows(session: Any, images: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """(n, features), each of its own image: as many features as made-up images have."""
+    """Compute features (n, features), each row of its own image, with as many features as made-up images have."""
     probes = np.random.default_rng(0).integers(0, 256, (*_PROBES, images.shape[3]), dtype=np.uint8)
     widths = {len(row) for probe in probes if (row := _row(session, probe)) is not None}
     if len(widths) != 1 or not 0 < max(widths) <= MOST_FEATURES:
@@ -245,7 +244,7 @@ def _rows(session: Any, images: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 def _row(session: Any, image: NDArray[np.uint8]) -> NDArray[np.float32] | None:
-    # What a failure says may depend on the image.
+    # The message of a failure may depend on the image.
     with suppress(Exception):
         vector: NDArray[np.float32] = session.run([VECTORS], {IMAGES: image[None]})[0][0]
         return np.nan_to_num(vector, posinf=0, neginf=0)

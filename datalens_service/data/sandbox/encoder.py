@@ -28,7 +28,7 @@ _LIMITS: Final = (sandbox.BROKEN, sandbox.TOO_SLOW, OUT_OF_MEMORY)
 
 
 def encode(graph: bytes, images: Images) -> NDArray[np.float32]:
-    """Features float32 (n, d) of length 1, each row a function of its own image.
+    """Compute features float32 (n, d) of length 1, each row a function of its own image.
 
     Raises:
         InvalidInput: The file is not an encoder that is taken, or takes too much time or memory.
@@ -39,11 +39,11 @@ def encode(graph: bytes, images: Images) -> NDArray[np.float32]:
 
 
 def export(graph: bytes, channels: int) -> bytes:
-    """The graph from bytes of one image to its features, as `encode` runs it, without a declared output.
+    """Return the graph from bytes of one image to its features, as `encode` runs it, without a declared output.
 
     Raises:
-        InvalidInput: As `encode`.
-        WorkerUnavailable: As `encode`.
+        InvalidInput: The file is not an encoder that is taken, or takes too much time or memory.
+        WorkerUnavailable: onnxruntime is not installed.
     """
     with tempfile.TemporaryDirectory() as folder:
         _run(graph, np.zeros((0, 1, 1, channels), dtype=np.uint8), Path(folder))
@@ -54,7 +54,7 @@ def _encode(graph: bytes, images: Images) -> NDArray[np.float32]:
     with tempfile.TemporaryDirectory() as folder:
         _run(graph, images, Path(folder))
         features: NDArray[np.float32] = np.load(Path(folder) / FEATURES_FILE, allow_pickle=False)
-    # Of a process that may have been taken over.
+    # The process may have been taken over, so its result is checked.
     if features.dtype != np.float32 or features.ndim != 2 or len(features) != len(images):
         raise InvalidInput("The encoder gives no features.")
     return np.nan_to_num(features, posinf=0, neginf=0)

@@ -1,7 +1,7 @@
-"""Request and outcome of a process that reads a stranger's file, and how such a process serves one request.
+"""Request and outcome of a process that reads a stranger's file, and the way it serves one request.
 
-It gets a request as JSON on its standard input, confines itself, reads the file and leaves `outcome.json` and what it
-read in its folder. Whatever a hostile file does to it, nothing else is hurt: it has no secrets, no network, no other
+It gets a request as JSON on its standard input, confines itself, reads the file and leaves `outcome.json` and its
+results in its folder. Whatever a hostile file does to it, nothing else is hurt: it has no secrets, no network, no other
 file to read and no other place to write to.
 """
 
@@ -26,7 +26,7 @@ OUT_OF_MEMORY: Final = "Reading the file needs more memory than is allowed. Uplo
 
 
 class Request(Frozen):
-    """Limits of a process, and where it leaves what it made."""
+    """Limits of a process, and the folder for its results."""
 
     folder: Path
     memory_bytes: int
@@ -34,13 +34,13 @@ class Request(Frozen):
 
 
 class FileRequest(Request):
-    """What to read."""
+    """A request to read a file."""
 
     path: Path
 
 
 class Counts(Frozen):
-    """How many records there are. Private."""
+    """Numbers of records. Private."""
 
     train: int = Field(ge=0)
     test: int = Field(ge=0)
@@ -50,7 +50,7 @@ class Counts(Frozen):
 
 
 class Outcome(Frozen):
-    """What came of it. Private, but for `format`, `refusal` and `problem`, which is the type of the refusal."""
+    """The outcome of reading. Private, but for `format`, `refusal` and `problem`, which is the type of the refusal."""
 
     format: str | None = None
     counts: Counts | None = None
@@ -77,12 +77,12 @@ def serve(request: Request, read: Callable[[], Outcome]) -> None:
     try:
         (request.folder / OUTCOME).write_text(attempt(read).model_dump_json())
     except OSError:
-        # What is wrong with the file is refused by `attempt`; this is the disk.
+        # Faults of the file are refused by `attempt`; this one is the disk's.
         sys.exit(os.EX_IOERR)
 
 
 def attempt(read: Callable[[], Outcome]) -> Outcome:
-    """The outcome of reading, also of reading that fails.
+    """Read, and return the outcome, also if reading fails.
 
     Raises:
         OSError: The disk did not take the results.

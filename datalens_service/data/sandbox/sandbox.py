@@ -1,4 +1,4 @@
-"""Reading a file from a stranger in a process of its own, which is killed when it takes too long."""
+"""Reading of a stranger's file in a process of its own, which is killed when it takes too long."""
 
 import os
 import subprocess
@@ -45,7 +45,7 @@ class Confinement:
 
 
 class Refused(InvalidDataset):
-    """An upload that cannot be used, with what its owner may know beside the sentence."""
+    """A refusal of an upload, with details for its owner beside the sentence."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.refusal or BROKEN)
@@ -55,13 +55,13 @@ class Refused(InvalidDataset):
 
     @property
     def validation_errors(self) -> dict[str, Any]:
-        """`bad_files`, `bad_count` and `checked`, as they are told to the owner. Private."""
+        """Return `bad_files`, `bad_count` and `checked`, for the owner. Private."""
         files = [file.model_dump() for file in self.bad_files]
         return {"bad_files": files, "bad_count": self.bad_count, "checked": self.checked}
 
 
 class RefusedForPersons(PersonsInBothSplits, Refused):
-    """The same, because persons are in both splits."""
+    """A refusal because persons are in both splits."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Decoded:
         records: Folder as `data.stored_dataset` writes it.
         upload: The same, opened.
         counts: Private.
-        notices: What its owner should know of how it was read. Private.
+        notices: Notices for its owner about how it was read. Private.
     """
 
     format: str
@@ -93,7 +93,7 @@ def decode(
     """Read an upload in a confined process.
 
     Args:
-        stopping: Asked now and then; True gives up.
+        stopping: Called now and then; True gives up.
 
     Raises:
         Refused: The file cannot be used.
@@ -113,7 +113,7 @@ def decode(
         raise RefusedForPersons(outcome)
     if outcome.refusal is not None or outcome.format not in READERS or outcome.counts is None:
         raise Refused(outcome)
-    # What a process that was taken over leaves is checked like everything that comes from outside.
+    # The process may have been taken over: its results are checked like all input from outside.
     upload = load_dataset(folder / RECORDS)
     _check_schema(upload.schema, choices)
     return Decoded(outcome.format, folder / RECORDS, upload, outcome.counts, outcome.notices)
@@ -134,7 +134,7 @@ def decode_images(path: Path, folder: Path, confinement: Confinement, most_image
     """Read images without labels in a confined process.
 
     Returns:
-        Where the uint8 array (n, height, width, channels) lies as .npy, and the names of the files, if they have any.
+        Path of the uint8 array (n, height, width, channels) as .npy, and the names of the files, if they have any.
 
     Raises:
         Refused: The file cannot be used.
@@ -158,7 +158,7 @@ def run_confined(request: Request, seconds: int, program: str, attachment: bytes
     """Run another program of this room.
 
     Raises:
-        Refused: What it was given cannot be used.
+        Refused: Its input cannot be used.
         InsufficientStorage: The disk did not take its results.
     """
     outcome = _outcome(request.folder, _run(request, seconds, lambda: False, program, attachment))
@@ -169,12 +169,12 @@ def run_confined(request: Request, seconds: int, program: str, attachment: bytes
 def _run(
     request: Request, seconds: int, stopping: Callable[[], bool], program: str = _DATASET, attachment: bytes = b""
 ) -> int:
-    """Exit status of the process; an attachment follows the line of its request."""
+    """Run the process and return its exit status; an attachment follows the line of its request."""
     with subprocess.Popen(  # noqa: S603 (our own interpreter, and one of the modules above)
         [sys.executable, "-P", "-m", program],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
-        # What a parser prints about a private file must not reach a log.
+        # A parser may print parts of a private file, which must not reach a log.
         stderr=subprocess.DEVNULL,
         cwd=request.folder,
         env=_environment(request.folder),
@@ -205,7 +205,7 @@ def _waited(
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """No secrets, one thread, and memory that is asked for when it is needed."""
+    """Return an environment without secrets, with one thread, and with memory that is taken when it is needed."""
     passed_on = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     single = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     fixed = {"TMPDIR": str(folder), "ARROW_DEFAULT_MEMORY_POOL": "system", "PYTHONDONTWRITEBYTECODE": "1"}

@@ -1,4 +1,4 @@
-"""What all archives have in common: entries with names that are labels, never paths."""
+"""The parts that all archives share: entries with names that are labels, never paths."""
 
 import re
 import unicodedata
@@ -23,7 +23,7 @@ class Entry:
     Attributes:
         file_size: Bytes when unpacked, as declared.
         compress_size: Bytes inside the archive; those of the file where nothing is packed.
-        place: What its archive finds it by.
+        place: The key by which its archive finds it.
     """
 
     filename: str
@@ -48,17 +48,17 @@ class Archive(ABC):
 
     @abstractmethod
     def open(self, entry: Entry) -> IO[bytes]:
-        """Stream of an entry. Give its method read a size."""
+        """Open the stream of an entry. Give its method read a size."""
 
     def head(self, entry: Entry, size: int) -> bytes:
-        """First `size` bytes of an entry."""
+        """Read the first `size` bytes of an entry."""
         with refusing(DAMAGED), self.open(entry) as stream:
             return stream.read(size)
 
 
 @contextmanager
 def refusing(sentence: str) -> Iterator[None]:
-    """Turn whatever a parser raises on hostile bytes into one refusal.
+    """Turn any error of a parser on hostile bytes into one refusal.
 
     Raises:
         InvalidDataset: With `sentence`, for every exception that is not deliberate.
@@ -76,7 +76,7 @@ def check_names(names: Iterable[str]) -> None:
     """Refuse names that act as paths, and names that occur twice.
 
     Args:
-        names: Of all entries, as stored; those of folders end with a slash.
+        names: Names of all entries, as stored; those of folders end with a slash.
 
     Raises:
         UnusableFiles: At least one is not plain, or occurs twice.
@@ -94,7 +94,7 @@ def check_names_differ(names: Iterable[str]) -> None:
     """Refuse names that are the same up to upper and lower case, where something names files in any case.
 
     Raises:
-        UnusableFiles: Naming both.
+        UnusableFiles: Names both.
     """
     seen: dict[str, str] = {}
     for name in names:
@@ -104,7 +104,7 @@ def check_names_differ(names: Iterable[str]) -> None:
 
 
 def not_plain(name: str) -> UnusableFiles:
-    """The refusal of links, devices and names that act as paths."""
+    """Return the refusal of links, devices and names that act as paths."""
     return _refused(
         name,
         "At least one entry is a link or has a name that acts as a path (absolute, '..', control characters). Put "
@@ -113,7 +113,7 @@ def not_plain(name: str) -> UnusableFiles:
 
 
 def unreadable_name(name: str) -> UnusableFiles:
-    """The refusal of a name in bytes that are not known to be text: a guess would publish a wrong class name."""
+    """Return the refusal of a name in bytes that are not known to be text: a guess would publish a wrong class name."""
     return _refused(
         name,
         "The name is not stored as UTF-8, so it cannot be read for certain. Create the archive again with UTF-8 names "
@@ -127,7 +127,7 @@ def _refused(name: str, reason: str) -> UnusableFiles:
 
 
 def plain_name(name: str) -> str:
-    """A stored name as others write it: slashes between folders, nothing that stands for the folder itself.
+    """Normalize a stored name: slashes between folders, nothing that stands for the folder itself.
 
     `tar czf x.tar.gz .` writes `./cat/0.png`, some programs of Windows `cat\\0.png`.
     """
@@ -138,12 +138,12 @@ def plain_name(name: str) -> str:
 
 
 def normal(name: str) -> str:
-    """Composed form: macOS stores names in decomposed form; the same class must have the same name everywhere."""
+    """Compose a name, which macOS stores decomposed; the same class must have the same name everywhere."""
     return unicodedata.normalize("NFC", name)
 
 
 def is_plain(name: str) -> bool:
-    """Whether a name is relative, printable and climbs nowhere."""
+    """Tell whether a name is relative, printable and climbs nowhere."""
     components = name.removesuffix("/").split("/")
     return (
         len(name.encode(errors="replace")) <= _NAME_BYTES

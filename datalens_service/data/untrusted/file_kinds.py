@@ -1,6 +1,6 @@
-"""What a file is, told by its first bytes: the one table that every reader and every refusal asks.
+"""Kinds of files by their first bytes: the one table that every reader and every refusal uses.
 
-Nothing here unpacks or decodes anything. A name says what a file is only where its bytes do not.
+Nothing here unpacks or decodes anything. A name decides only where the bytes do not.
 """
 
 import re
@@ -10,18 +10,18 @@ from enum import Enum
 from typing import Final
 
 HEAD_BYTES: Final = 512
-"""How much of a file in an archive is looked at."""
+"""The bytes of a file in an archive that are looked at."""
 START_BYTES: Final = 2**15 + 6
-"""How much of an upload is looked at: the signature of ISO 9660 lies so far behind the start."""
+"""The bytes of an upload that are looked at: the signature of ISO 9660 lies so far behind the start."""
 
 SUFFIXES: Final = (
     ".png", ".jpg", ".jpeg", ".jfif", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".dcm", ".heic", ".heif", ".avif",
 )  # fmt: skip
-"""What names of images end in, in lower case."""
+"""Endings of names of images, in lower case."""
 
 
 class Use(Enum):
-    """What is done with files of a kind."""
+    """The use of files of a kind."""
 
     PICTURE = "a picture that is read as it is"
     PREPARED_PICTURE = "a picture that is read where one size is named for all"
@@ -32,11 +32,11 @@ class Use(Enum):
 
 @dataclass(frozen=True)
 class FileKind:
-    """What a file is.
+    """A kind of file.
 
     Attributes:
         name: A noun with its article.
-        advice: What its owner can do where it is not read.
+        advice: Advice to its owner where it is not read.
     """
 
     name: str
@@ -45,7 +45,7 @@ class FileKind:
 
     @property
     def is_picture(self) -> bool:
-        """Whether it shows a picture, which may be one that is not read."""
+        """Tell whether it shows a picture, which may be one that is not read."""
         return self.use in (Use.PICTURE, Use.PREPARED_PICTURE, Use.FOREIGN_PICTURE)
 
 
@@ -164,7 +164,7 @@ _PATTERNS: Final[dict[Use, dict[str, dict[str, bytes]]]] = {
         },
     },
 }  # fmt: skip
-"""By use, by advice and by name: a pattern of the first bytes. The first that fits decides."""
+"""Patterns of the first bytes, by use, by advice and by name. The first that fits decides."""
 
 _DICOM_DIRECTORY: Final = FileKind(
     "a DICOM directory (DICOMDIR)", Use.FOREIGN, "The images lie in files beside it: upload those."
@@ -193,7 +193,7 @@ KINDS: Final = tuple(
         (_BARE_DICOM, DICOM),
     )
 )
-"""Patterns of first bytes and what they say, in the order in which they are asked; `_find_brand` has three more."""
+"""Patterns of first bytes and their kinds, in the order in which they are tried; `_find_brand` has three more."""
 
 _PACKAGES: Final = tuple(
     (re.compile(pattern), FileKind(name, Use.FOREIGN, advice))
@@ -211,7 +211,7 @@ _PACKAGES: Final = tuple(
 
 
 def find_kind(head: bytes) -> FileKind | None:
-    """What a file is that begins so; None if its first bytes do not say.
+    """Find the kind of a file by its first bytes; None if they do not tell.
 
     Args:
         head: `HEAD_BYTES` of a file in an archive, or `START_BYTES` of an upload.
@@ -221,22 +221,22 @@ def find_kind(head: bytes) -> FileKind | None:
 
 
 def find_package(names: Iterable[str]) -> FileKind | None:
-    """What a zip of these names is, if it is a file of its own kind."""
+    """Find the kind of a zip with these names, if it is a file of its own kind."""
     return next((kind for name in names for pattern, kind in _PACKAGES if pattern.fullmatch(name)), None)
 
 
 def is_dicom(head: bytes) -> bool:
-    """Whether a file that begins so is DICOM, with its preamble or without."""
+    """Tell whether a file that begins so is DICOM, with its preamble or without."""
     return find_kind(head) is DICOM
 
 
 def is_image_name(name: str) -> bool:
-    """Whether a file is named like an image."""
+    """Tell whether a file is named like an image."""
     return name.casefold().endswith(SUFFIXES)
 
 
 def _find_brand(head: bytes) -> FileKind:
-    """Pictures and videos share one container; brands in its first box say which they are (ISO 14496-12, 4.3)."""
+    """Find the brand in the first box of the container that pictures and videos share (ISO 14496-12, 4.3)."""
     box = head[8 : min(len(head), int.from_bytes(head[:4]))]
     brands = [box[start : start + 4] for start in range(0, len(box), 4) if start != 4]
     if any(brand in (b"avif", b"avis") for brand in brands):

@@ -3,7 +3,7 @@
 An EXIF orientation is applied, so that pixels lie as every viewer shows them.
 
 Pillow's warnings are not turned into errors here, because the warning filter belongs to the whole process; the
-process that decodes for the service does (`decode.py`). What it warns about is refused by explicit checks or does
+process that decodes for the service does (`decode.py`). Whatever it warns about is refused by explicit checks or does
 not reach the pixels.
 """
 
@@ -48,25 +48,24 @@ _TURNS: Final = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-"""By the value of the EXIF tag `_ORIENTATION`. Pillow's `exif_transpose` also writes EXIF, and fails on odd tags."""
+"""Turns by the value of the EXIF tag `_ORIENTATION`. Pillow's `exif_transpose` also writes EXIF, and fails on odd tags.
+"""
 
 
 class Picture(NamedTuple):
-    """A decoded image."""
-
     pixels: Images
     changes: tuple[NoticeCode, ...] = ()
 
 
 class Patient(NamedTuple):
-    """Whom a DICOM file shows; both are empty in an anonymised one. Private."""
+    """The patient of a DICOM file; both are empty in an anonymised one. Private."""
 
     id: str
     name: str
 
 
 class NoPatient(InvalidDataset):
-    """A DICOM file that can be read and does not say whom it shows."""
+    """A DICOM file that can be read and does not name its patient."""
 
 
 @dataclass(frozen=True)
@@ -74,12 +73,12 @@ class PictureDecoder:
     """Turns one encoded image into pixels: a function of that image and of public settings.
 
     Attributes:
-        title: What kinds of files there are.
-        uses: Which kinds of files it decodes.
-        decode: Pixels of one image.
-        read_patient: Whose image a DICOM file is; None where such files are not read. NoPatient: it does not say;
-            InvalidDataset: it cannot be read.
-        with_channels: The same for images of so many channels; None where that is settled.
+        title: Names of the kinds of files.
+        uses: Uses of the kinds of files that it decodes.
+        decode: Returns pixels of one image.
+        read_patient: Returns the patient of a DICOM file; None where such files are not read. It raises NoPatient if
+            the file names none, and InvalidDataset if it cannot be read.
+        with_channels: Returns the decoder for images of so many channels; None where that is settled.
     """
 
     title: str
@@ -89,14 +88,14 @@ class PictureDecoder:
     with_channels: "Callable[[int], PictureDecoder] | None" = None
 
     def reads(self, kind: FileKind | None) -> bool:
-        """Whether it decodes files of this kind."""
+        """Tell whether it decodes files of this kind."""
         return kind is not None and kind.use in self.uses
 
     def check_kind(self, kind: FileKind | None) -> None:
         """Refuse a file whose first bytes say that it is something else.
 
         Raises:
-            InvalidDataset: With the name of what it is, and what to do.
+            InvalidDataset: Names its kind, and what to do.
         """
         if kind is None or self.reads(kind):
             return
@@ -107,7 +106,7 @@ class PictureDecoder:
 
 @contextmanager
 def decoding(sentence: str) -> Iterator[None]:
-    """Turn whatever a decoder raises on hostile bytes into one refusal.
+    """Turn any error of a decoder on hostile bytes into one refusal.
 
     Raises:
         InvalidDataset: With `sentence`, for every exception that is not deliberate.
@@ -123,7 +122,7 @@ def decoding(sentence: str) -> Iterator[None]:
 
 
 def decode(data: bytes, limits: Limits) -> Picture:
-    """Pixels of one encoded image.
+    """Return the pixels of one encoded image.
 
     Raises:
         InvalidDataset: It is not a complete PNG or JPEG, or of a kind that is not accepted.
@@ -143,7 +142,7 @@ def decode(data: bytes, limits: Limits) -> Picture:
 
 
 STRICT: Final = PictureDecoder("PNG and JPEG", frozenset({Use.PICTURE}), decode)
-"""PNG and JPEG as an upload has to bring them."""
+"""Decodes PNG and JPEG in the form that an upload must have."""
 
 
 class DecodedImages(NamedTuple):
@@ -163,16 +162,16 @@ def decode_all(
     *,
     skip: bool = False,
 ) -> DecodedImages:
-    """All images of a split, in order; (0, 1, 1, 1) for no files.
+    """Decode all images of a split, in order; (0, 1, 1, 1) for no files.
 
     Args:
         files: Name and bytes of each.
         first: An image that all others must be like; None takes the first of these that can be decoded.
-        skip: Whether unreadable images are left out: those that are refused for what they are, whatever that is.
+        skip: True if unreadable images are left out, whatever makes them so.
             Those of another size or mode never are, since which of two sizes is right would depend on other images.
 
     Raises:
-        UnusableFiles: Naming all that cannot be used.
+        UnusableFiles: Names all that cannot be used.
         MixedShapes: They are not alike.
         InvalidDataset: They are too large together.
     """
@@ -186,7 +185,7 @@ def decode_all(
         except TooLarge as error:
             together.add_too_large(error.shape)
         except InvalidDataset as error:
-            # Whatever is refused here is refused for this one file, which may be left out.
+            # A refusal here concerns this one file, which may be left out.
             errors.bad(name, error.text)
             notices.add(NoticeCode.UNREADABLE_LEFT_OUT, [name] if skip else [])
         else:
@@ -203,13 +202,13 @@ def decode_all(
 
 
 def _decode_one(data: bytes, decoder: PictureDecoder, limits: Limits) -> Picture:
-    """The one place where an image becomes pixels or is refused."""
+    """Decode or refuse an image; there is no other place where one becomes pixels."""
     decoder.check_kind(find_kind(data[:HEAD_BYTES]))
     return decoder.decode(data, limits)
 
 
 def open_picture(data: bytes, formats: tuple[str, ...]) -> Image.Image:
-    """A picture whose header was read.
+    """Open a picture and read its header.
 
     A JPEG is the picture it shows: cameras write further ones behind it (MPO, CIPA DC-007), which Pillow would take for
     frames of an animation, or warn of.
@@ -218,7 +217,7 @@ def open_picture(data: bytes, formats: tuple[str, ...]) -> Image.Image:
 
 
 def _check(image: Image.Image, data: bytes, limits: Limits) -> None:
-    """What the header says, before anything is decoded."""
+    """Check the header before anything is decoded."""
     # Pillow hands out 16-bit RGB as 8-bit, without a word.
     wrong_depth = image.format == "PNG" and data[_PNG_BIT_DEPTH] != 8
     if image.mode not in _MODES or wrong_depth or "transparency" in image.info:
@@ -239,7 +238,7 @@ def check_pixels(width: int, height: int, limits: Limits) -> None:
 
 
 def _turn(image: Image.Image) -> Image.Transpose | None:
-    """How EXIF says that the pixels are to be turned; EXIF that cannot be read says nothing."""
+    """Return the turn that EXIF asks for; unreadable EXIF asks for none."""
     try:
         return _TURNS.get(image.getexif().get(_ORIENTATION, 1))
     except Exception:  # noqa: BLE001 - Pillow does not document what hostile bytes raise, and warnings may be errors
@@ -247,6 +246,6 @@ def _turn(image: Image.Image) -> Image.Transpose | None:
 
 
 def _check_end(file_format: str, data: bytes) -> None:
-    """A file that is something else as well, for example an archive, has that behind its end."""
+    """Refuse a file with something behind its end, which may be something else as well, for example an archive."""
     if not data.rstrip(b"\0").endswith(_ENDS[file_format]):
         raise InvalidDataset("The file has something behind the image. Save the image again.")

@@ -1,4 +1,4 @@
-"""How much of an upload is read before it is refused."""
+"""Limits on how much of an upload is read before it is refused."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -30,4 +30,4 @@ class Limits:
 DEFAULT_LIMITS: Final = Limits()
 
 PREPARE_LIMITS: Final = Limits(image_file_bytes=2**28, image_pixels=2**26)
-"""For images that are resized one by one: photographs and scans as devices make them."""
+"""Caps for images that are resized one by one: photographs and scans as devices make them."""

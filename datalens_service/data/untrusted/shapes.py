@@ -14,9 +14,9 @@ from datalens_service.errors import InvalidDataset
 PRIVATE_READS = ("reading the upload",)
 
 _USUAL_SIDE: Final = 64
-"""Of grey images, 4,096 numbers, which all methods take as they are."""
+"""Side of grey images with 4,096 numbers, which all methods take as they are."""
 _LEAST_SIDE: Final = 16
-"""What all convolutions can do with."""
+"""The least side that all convolutions can work with."""
 _ALIKE: Final = 1.1
 """Proportions that differ by less than this factor are the same to the eye."""
 
@@ -41,7 +41,7 @@ class MixedShapes(InvalidDataset):
     """Images that are not alike.
 
     Attributes:
-        shapes: How many images there are of each shape. Private.
+        shapes: Number of images of each shape. Private.
         bad_files: Those that cannot be used for other reasons. Private.
     """
 
@@ -57,12 +57,12 @@ class AlikeImages:
     Args:
         first: An image that all must be like; None takes the first that comes.
         count: Most images that may come.
-        widens: Whether grey images become colour beside others in colour.
+        widens: True if grey images become colour beside others in colour.
 
     Attributes:
         images: uint8 (count, height, width, channels), filled from the start.
-        shapes: How many images came of each shape.
-        widened: Whether grey images became colour.
+        shapes: Number of images of each shape that came.
+        widened: True if grey images became colour.
     """
 
     def __init__(self, first: Images | None, count: int, limits: Limits, *, widens: bool) -> None:
@@ -95,7 +95,7 @@ class AlikeImages:
         """End reading if files are unreadable, or not all are alike.
 
         Raises:
-            UnusableFiles: Naming the unreadable ones, where they are all that is wrong.
+            UnusableFiles: Names the unreadable ones, if nothing else is wrong.
             MixedShapes: Images are of several shapes, too large, or unlike the first.
         """
         if self._filled < self.shapes.total():
@@ -103,7 +103,7 @@ class AlikeImages:
         errors.raise_if_any()
 
     def _widen(self, image: Images) -> Images:
-        """The image in colour; with it, all before it."""
+        """Turn the image, and all before it, to colour."""
         self.widened = True
         if self.images.shape[3] == 1:
             self.images = np.repeat(self.images, 3, axis=3)
@@ -121,11 +121,11 @@ def check_alike(shapes: Counter[Shape], bad_files: tuple[BadFile, ...] = ()) -> 
     """Offer one size for the images of all splits, unless they have one.
 
     Args:
-        shapes: How many images there are of each shape.
+        shapes: Number of images of each shape.
         bad_files: Files that cannot be used for other reasons.
 
     Raises:
-        InvalidDataset: With how many images there are, their sizes, and one that would do.
+        InvalidDataset: States the number of images, their sizes, and one that would do.
     """
     if len(shapes) < 2 and max(max(shape[:2]) for shape in shapes) <= MAXIMUM_SIDE:
         return
@@ -142,7 +142,7 @@ def check_alike(shapes: Counter[Shape], bad_files: tuple[BadFile, ...] = ()) -> 
 
 
 def suggest_size(shapes: Counter[Shape]) -> ImageSize:
-    """A size for images of these: as large as the smallest of them, up to 64 pixels, in proportions that they share."""
+    """Suggest a size: as large as the smallest image, up to 64 pixels, in proportions that all share."""
     sizes = {ImageSize(*shape[:2]) for shape in shapes}
     if len(sizes) == 1 and max(next(iter(sizes))) <= MAXIMUM_SIDE:
         return sizes.pop()

@@ -1,4 +1,4 @@
-"""An uploaded file or a folder, opened once for all readers: compression taken off, the names in an archive checked."""
+"""An uploaded file or a folder, opened once for all readers: compression removed, the names in an archive checked."""
 
 import bz2
 import gzip
@@ -31,10 +31,9 @@ from datalens_service.errors import InvalidDataset
 
 
 class Folder(Archive):
-    """A folder in which every name was looked at: its files, and those of the folders in it, by name."""
+    """A folder in which every name was checked: its files, and those of the folders in it, by name."""
 
     def open(self, entry: Entry) -> IO[bytes]:
-        """Stream of a file."""
         path: Path = entry.place
         return path.open("rb")
 
@@ -62,7 +61,7 @@ def open_folder(path: Path, limits: Limits) -> Folder:
 
 
 def _walk(path: Path) -> Iterator[os.DirEntry[str]]:
-    """Everything below a folder, by name; links are not followed."""
+    """Yield everything below a folder, by name; links are not followed."""
     for found in sorted(os.scandir(path), key=lambda one: one.name):
         try:
             found.name.encode()
@@ -82,7 +81,7 @@ _CHUNK: Final = 2**20
 
 @dataclass(frozen=True)
 class Source:
-    """What a reader gets."""
+    """An opened upload, as readers get it."""
 
     path: Path
     archive: Archive | None
@@ -91,26 +90,26 @@ class Source:
     notices: Notices = field(default_factory=Notices)
     decoder: PictureDecoder = STRICT
     was_packed: bool = False
-    """Whether gzip, bzip2 or xz was taken off the whole file."""
+    """True if gzip, bzip2 or xz was removed from the whole file."""
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """Entries of the archive; none if it is not one."""
+        """Return the entries of the archive; none if it is not one."""
         return self.archive.entries if self.archive else ()
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Folders of the archive, as far as it has entries of them."""
+        """Return the folders of the archive, as far as it has entries of them."""
         return self.archive.folders if self.archive else ()
 
     def head(self, entry: Entry, size: int) -> bytes:
-        """First `size` bytes of an entry."""
+        """Read the first `size` bytes of an entry."""
         if self.archive is None:
             raise InvalidDataset(DAMAGED)
         return self.archive.head(entry, size)
 
     def start(self, size: int) -> bytes:
-        """First `size` bytes of the file."""
+        """Read the first `size` bytes of the file."""
         if self.path.is_dir():
             return b""
         with self.path.open("rb") as file:
@@ -124,7 +123,7 @@ def open_source(
     """Open an upload of any kind.
 
     Args:
-        encoding: Of names in an archive that do not say theirs; None: UTF-8.
+        encoding: Encoding of names in an archive that do not state theirs; None: UTF-8.
 
     Raises:
         InvalidDataset: It is an archive that is damaged, too large or unsafe.
@@ -145,7 +144,7 @@ def open_source(
 
 
 def _unpacker(start: bytes) -> Callable[[IO[bytes]], IO[bytes]] | None:
-    """What takes the compression off a file that starts so."""
+    """Return the function that decompresses a file with this start."""
     if start.startswith(GZIP):
         return lambda file: cast("IO[bytes]", gzip.GzipFile(fileobj=file))
     if start.startswith(_BZIP2):
@@ -159,18 +158,17 @@ def _open_xz(file: IO[bytes]) -> IO[bytes]:
 
 
 class _Xz(io.RawIOBase):
-    """A stream of what xz holds, in bounded memory."""
+    """A stream of the content of an xz file, in bounded memory."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
 
     def readable(self) -> bool:
-        """It is."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill some of the buffer; 0 at the end."""
+        """Fill some of the buffer; return 0 at the end."""
         while not self._decompressor.eof:
             packed = self._file.read(_CHUNK) if self._decompressor.needs_input else b""
             if self._decompressor.needs_input and not packed:
@@ -183,7 +181,7 @@ class _Xz(io.RawIOBase):
 
 @contextmanager
 def _unpacked(path: Path, unpack: Callable[[IO[bytes]], IO[bytes]], limits: Limits) -> Iterator[Path]:
-    """A temporary file with what the compressed file held."""
+    """Yield a temporary file with the content of the compressed file."""
     most = allowance(path.stat().st_size, limits)
     with tempfile.NamedTemporaryFile(prefix="datalens-") as target:
         with refusing(DAMAGED), path.open("rb") as file:
@@ -193,7 +191,7 @@ def _unpacked(path: Path, unpack: Callable[[IO[bytes]], IO[bytes]], limits: Limi
 
 
 def allowance(packed_bytes: int, limits: Limits) -> int:
-    """Most bytes that something of `packed_bytes` may unpack to."""
+    """Return the most bytes that something of `packed_bytes` may unpack to."""
     return min(limits.uncompressed_bytes, max(limits.ratio_free_bytes, limits.ratio * packed_bytes))
 
 

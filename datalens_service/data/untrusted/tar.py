@@ -1,6 +1,6 @@
 """Tar archives from strangers: headers are walked once, contents are read only where a reader asks for them.
 
-Gzip around a tar is taken off first (`source.py`), so that entries can be read in any order.
+Gzip around a tar is removed first (`source.py`), so that entries can be read in any order.
 """
 
 import io
@@ -40,30 +40,28 @@ class TarArchive(Archive):
     file: BinaryIO
 
     def open(self, entry: Entry) -> IO[bytes]:
-        """Stream of an entry."""
         return io.BytesIO(self.head(entry, entry.file_size))
 
     def head(self, entry: Entry, size: int) -> bytes:
-        """First `size` bytes of an entry."""
         self.file.seek(entry.place)
         return self.file.read(min(size, entry.file_size))
 
 
 class _Headers:
-    """A file that hands out no more at once than a header may be long."""
+    """A file that returns no more at once than a header may be long."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.tell, self.seek, self._file = file.tell, file.seek, file
 
     def read(self, size: int = -1) -> bytes:
-        """At most `_HEADER_BYTES`, or nothing at all."""
+        """Read at most `_HEADER_BYTES`, or nothing at all."""
         if not 0 <= size <= _HEADER_BYTES:
             raise InvalidDataset(DAMAGED)
         return self._file.read(size)
 
 
 def starts_like_tar(path: Path) -> bool:
-    """Whether the file begins with the header of a tar entry."""
+    """Tell whether the file begins with the header of a tar entry."""
     with path.open("rb") as file:
         return file.read(tarfile.BLOCKSIZE)[_MAGIC_OFFSET : _MAGIC_OFFSET + len(_MAGIC)] == _MAGIC
 
@@ -86,7 +84,7 @@ def open_tar(path: Path, limits: Limits, encoding: str | None = None) -> Iterato
 
 
 def _name(member: tarfile.TarInfo) -> str:
-    """Empty for the folder that everything lies in."""
+    """Return the name of an entry; "" for the folder that everything lies in."""
     try:
         member.name.encode()
     except UnicodeEncodeError:
@@ -124,7 +122,7 @@ def _check_totals(entries: int, unpacked: int, limits: Limits) -> None:
 
 
 def _check_end(file: BinaryIO, offset: int) -> None:
-    """Behind the first header, tarfile takes damage for the end of the archive; the real end is a block of zeros."""
+    """Refuse damage behind the first header, which tarfile takes for the end; the real end is a block of zeros."""
     file.seek(offset)
     if file.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
         raise InvalidDataset(DAMAGED)

@@ -1,4 +1,4 @@
-"""What is wrong with single files of an upload: for its owner only, because names are private."""
+"""Faults of single files of an upload: for its owner only, because names are private."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -22,13 +22,13 @@ class UnusableFiles(InvalidDataset):
 
     Args:
         bad_files: All of them, in order.
-        checked: Files that were looked at.
-        detail: What is wrong with the upload as a whole; None: what is wrong with the first of them.
+        checked: Number of files that were looked at.
+        detail: The fault of the upload as a whole; None: the fault of the first of them.
 
     Attributes:
         bad_files: The first of them. Private.
-        count: How many there are. Private.
-        checked: Files that were looked at. Private.
+        count: Number of all of them. Private.
+        checked: Number of files that were looked at. Private.
     """
 
     def __init__(self, bad_files: Sequence[BadFile], checked: int, detail: str | None = None) -> None:
@@ -52,21 +52,21 @@ class ValidationErrors:
         self._checked += 1
 
     def bad(self, name: str, reason: str) -> None:
-        """Note a file that cannot."""
+        """Note a file that cannot be used."""
         self._checked += 1
         self._bad_files.append(BadFile(name=name, reason=reason))
 
     def add(self, others: "ValidationErrors") -> None:
-        """Note what others noted."""
+        """Add the files that another collection noted."""
         self._checked += others._checked
         self._bad_files += others._bad_files
 
     @property
     def bad_files(self) -> tuple[BadFile, ...]:
-        """Those that were noted."""
+        """Return the files that were noted."""
         return tuple(self._bad_files)
 
     def raise_if_any(self) -> None:
-        """End reading if something was found."""
+        """End reading if a bad file was noted."""
         if self._bad_files:
             raise UnusableFiles(self._bad_files, self._checked)

@@ -51,23 +51,23 @@ _PLAIN_KINDS = (0, stat.S_IFREG, stat.S_IFDIR)
 
 @dataclass(frozen=True)
 class ZipArchive(Archive):
-    """An open zip."""
+    """An open zip; entries are read through `zipfile`."""
 
     file: zipfile.ZipFile
 
     def open(self, entry: Entry) -> IO[bytes]:
-        """Stream of an entry. Give `read` a size: without one, zipfile unpacks more than the entry declares."""
+        """Open the stream of an entry. Give `read` a size: without one, zipfile unpacks more than was declared."""
         return self.file.open(entry.place)
 
 
 def starts_like_zip(path: Path) -> bool:
-    """Whether the file begins with the header of a zip entry, or is a zip without any."""
+    """Tell whether the file begins with the header of a zip entry, or is a zip without any."""
     with path.open("rb") as file:
         return file.read(len(_STARTS[0])) in _STARTS
 
 
 def ends_like_part_of_zip(path: Path) -> bool:
-    """Whether the file ends with the directory of a zip that begins in another file."""
+    """Tell whether the file ends with the directory of a zip that begins in another file."""
     if path.stat().st_size < _END_BYTES:
         return False
     with path.open("rb") as file:
@@ -106,7 +106,7 @@ def open_archive(path: Path, limits: Limits, encoding: str | None = None) -> Ite
 
 
 def _entries_at_most(path: Path) -> int:
-    """Upper bound of directory entries, found before zipfile builds an object for each of them."""
+    """Bound the number of directory entries, before zipfile builds an object for each of them."""
     count, carry = 0, b""
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
@@ -139,9 +139,9 @@ def _check_sizes(entries: Sequence[zipfile.ZipInfo], archive_bytes: int, limits:
 
 
 def _stored_name(info: zipfile.ZipInfo, encoding: str | None) -> str:
-    """As it stands in the file: `zipfile.ZipInfo.filename` is cut at a NUL.
+    """Return the name as it is stored: `zipfile.ZipInfo.filename` is cut at a NUL.
 
-    Without the flag that says UTF-8, the standard means code page 437 and programs write whatever they use. Bytes that
+    Without the flag for UTF-8, the standard means code page 437 and programs write whatever they use. Bytes that
     are UTF-8 are read as such; others only in the encoding that the owner declares.
     """
     if info.flag_bits & _NAMES_ARE_UTF8 or info.orig_filename.isascii():
@@ -154,7 +154,7 @@ def _stored_name(info: zipfile.ZipInfo, encoding: str | None) -> str:
 
 
 def _unicode_path(extra: bytes, stored: bytes) -> str | None:
-    """The name in Info-ZIP's extra field (0x7075), if it belongs to the stored one."""
+    """Return the name in Info-ZIP's extra field (0x7075), if it belongs to the stored one."""
     while len(extra) >= 4:
         kind, length = int.from_bytes(extra[:2], "little"), int.from_bytes(extra[2:4], "little")
         content, extra = extra[4 : 4 + length], extra[4 + length :]

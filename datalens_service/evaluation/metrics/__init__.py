@@ -21,4 +21,4 @@ _REGISTERED: Final = (
 )
 
 METRICS: Final[dict[str, Metric]] = {metric.name: metric for metric in _REGISTERED}
-"""By name, in the order of the report."""
+"""All metrics by name, in the order of the report."""

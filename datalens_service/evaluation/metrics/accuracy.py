@@ -93,7 +93,7 @@ def _steps(facts: PublicFacts) -> int:
 
 
 class _Training(NamedTuple):
-    """Images that a classifier is trained on, and the metric that comes of it."""
+    """The images that a classifier is trained on, and the metric of the result."""
 
     family: str
     reads: Reads

@@ -116,7 +116,7 @@ def _unit_vectors(split: Split, side: int) -> Iterator[tuple[Floats, Labels]]:
 
 
 def _compute(context: Context) -> Outcome:
-    """Nearest noisy class average; every seed draws its own noise."""
+    """Classify by the nearest noisy class average; every seed draws its own noise."""
     train, tested, schema = context.training_images, context.test_images, context.schema
     budget = {"epsilon": context.epsilon, "delta": context.delta}
     scores = [

@@ -21,11 +21,11 @@ STEPS_OF_A_TRAINING: Final = 20
 
 @dataclass
 class Progress:
-    """Steps done, of a number that depends on the settings only.
+    """Counts steps, whose number depends on the settings only.
 
     Attributes:
-        observe: Told of every step; may raise to stop.
-        interruption: What `observe` raised; not the fault of a figure.
+        observe: Called at every step; may raise to stop.
+        interruption: The error that `observe` raised, which is not the fault of a figure.
     """
 
     observe: Observe
@@ -39,12 +39,12 @@ class Progress:
             self.step()
 
     def step(self) -> None:
-        """One more."""
+        """Count one more step."""
         self.done += 1
         self.pulse()
 
     def pulse(self) -> None:
-        """Say how far it is, within a step that takes long."""
+        """Report progress within a step that takes long."""
         try:
             self.observe(self.done, self.steps)
         except BaseException as error:

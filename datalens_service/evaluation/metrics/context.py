@@ -1,4 +1,4 @@
-"""What a metric gets to see: whatever its `reads` names, and nothing that is more private."""
+"""The view of a metric: whatever its `reads` names, and nothing that is more private."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class UndeclaredRead(TypeError):
 
 @dataclass(frozen=True)
 class Subject:
-    """What is measured, and what it is measured with.
+    """The model that is measured, and everything that it is measured with.
 
     Attributes:
-        generator: What the job released.
+        generator: The generator that the job released.
         dataset: Its private dataset.
-        epsilon: Of the job, for the baseline of noisy class averages (zero-out).
+        epsilon: ε of the job (zero-out), for the baseline of noisy class averages.
         folder: Private; for files in the making.
         moments_generator: A moments generator at the same budget; None leaves that baseline out.
         holdout: A dataset that was set aside, or None.
@@ -76,12 +76,11 @@ class Sources:
 
     @classmethod
     def from_job(cls, subject: Subject, settings: EvaluationSettings) -> Sources:
-        """The images that the settings name, as far as they are there."""
+        """Collect the images that the settings name, as far as they exist."""
         reference = fidelity_reference(subject.dataset, subject.holdout, settings) if settings.fidelity else None
         return cls(subject, settings, test_reference(subject.dataset), reference)
 
     def facts(self) -> PublicFacts:
-        """What is public of it."""
         return PublicFacts(
             settings=self.settings,
             num_units=self.subject.dataset.schema.num_units,
@@ -91,7 +90,7 @@ class Sources:
         )
 
     def standing(self, reads: Reads) -> Standing:
-        """Who may see what was computed from these images."""
+        """Tell who may see figures that were computed from these images."""
         if reads == "public":
             return Standing("public", "public")
         if reads == "released":
@@ -101,7 +100,7 @@ class Sources:
 
 
 class Context:
-    """What one metric may look at."""
+    """The images that one metric may look at."""
 
     def __init__(self, sources: Sources, reads: Reads, progress: Progress) -> None:
         self._sources = sources
@@ -117,34 +116,31 @@ class Context:
 
     @property
     def generator(self) -> Generator:
-        """What the job released."""
         self._check("released")
         return self._sources.subject.generator
 
     @property
     def test_images(self) -> Reference:
-        """The owner's test images."""
         return self._images("test", self._sources.test)
 
     @property
     def reference(self) -> Reference:
-        """What synthetic images are compared with for fidelity."""
+        """Return the images that synthetic ones are compared with for fidelity."""
         return self._images("reference", self._sources.reference)
 
     @property
     def reference_is_public(self) -> bool:
-        """Whether everybody may see figures of the reference."""
+        """Tell whether everybody may see figures of the reference."""
         return self._sources.reference is not None and self._sources.reference.kind == "public"
 
     @property
     def training_images(self) -> Split:
-        """The private training images."""
         self._check("training")
         return self._sources.subject.dataset.train
 
     @property
     def moments_generator(self) -> Generator:
-        """A `moments` generator at the same budget, not charged: as private as the training images."""
+        """Return a `moments` generator at the same budget, not charged: as private as the training images."""
         self._check("training")
         if (generator := self._sources.subject.moments_generator) is None:
             raise UndeclaredRead("There is no moments generator; the metric must ask for it.")
@@ -155,7 +151,7 @@ class Context:
         return ClassifierBenchmark(self.test_images, self.schema, self.settings, classifier, self.device, self.progress)
 
     def once(self, key: Hashable, compute: Callable[[], Value]) -> Value:
-        """A result that several metrics use; shared only among metrics with the same audience."""
+        """Compute a result that several metrics use once; only metrics with the same audience share it."""
         place = (self._sources.standing(self._reads), key)
         if place not in self._sources.shared:
             self._sources.shared[place] = compute()
@@ -163,7 +159,7 @@ class Context:
         return value
 
     def recall(self, key: Hashable) -> Any:
-        """What `once` computed; None if nothing did."""
+        """Return the result that `once` computed; None if it did not."""
         return self._sources.shared.get((self._sources.standing(self._reads), key))
 
     def _images(self, kind: Reads, images: Reference | None) -> Reference:

@@ -133,12 +133,12 @@ def tensors_on(device: str, images: Images, labels: Targets) -> tuple[torch.Tens
 
 
 def scaled(images: torch.Tensor) -> torch.Tensor:
-    """Bytes (n, height, width, channels) as averaged numbers in [0, 1], channels first in shape and last in memory."""
+    """Average bytes (n, height, width, channels) to numbers in [0, 1], channels first in shape and last in memory."""
     return averaged(images.permute(0, 3, 1, 2).float() / 255)
 
 
 def labelled(network: torch.nn.Module, images: Images, device: str) -> Labels:
-    """The most likely class, int64 (m,), of uint8 images (m, height, width, channels)."""
+    """Return the most likely class, int64 (m,), of uint8 images (m, height, width, channels)."""
     import torch
 
     network.eval()

@@ -39,7 +39,7 @@ _POOLED_FROM: Final = 8
 """Pixels on a side. On a map of one place filters of differences would see nothing."""
 
 _GAIN: Final = 40.0
-"""Features then measure about 1, as the kernel of KID wants them: 1.2 on MNIST, a quarter on photographs."""
+"""Scales features to about 1, as the kernel of KID expects: they measure 1.2 on MNIST, a quarter on photographs."""
 
 # The publisher names the file by the beginning of its SHA-256.
 _DIGEST_START: Final = URL_INCEPTION_V3.rsplit("-", 1)[1].removesuffix(".pth")
@@ -49,8 +49,8 @@ _TIMEOUT_SECONDS: Final = 20
 class DomainExtractor(FeatureExtractorBase):  # type: ignore[misc]
     """A small CNN, trained on such images: it needs no download.
 
-    Its features are the 64 numbers before the last layer, divided by what they measure on the images it learned from:
-    the kernel of KID knows numbers around 1. It says nothing about other kinds of images, and its figures can be
+    Its features are the 64 numbers before the last layer, divided by their root mean square on the training images:
+    the kernel of KID expects numbers around 1. It is of no use for other kinds of images, and its figures can be
     compared with each other only where the weights are the same.
     """
 
@@ -69,16 +69,15 @@ class DomainExtractor(FeatureExtractorBase):  # type: ignore[misc]
 
     @staticmethod
     def get_provided_features_list() -> tuple[str, ...]:
-        """Its outputs."""
         return _FEATURES, _LOGITS
 
     @staticmethod
     def get_default_feature_layer_for_metric(metric: str) -> str:
-        """Class scores for the score, features for everything that compares."""
+        """Choose class scores for the score, features for everything that compares."""
         return _LOGITS if metric == "isc" else _FEATURES
 
     def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Outputs for uint8 images (n, channels, height, width)."""
+        """Return the outputs for uint8 images (n, channels, height, width)."""
         features = self.body(averaged(images.float() / 255))
         outputs = {_FEATURES: features / self.scale, _LOGITS: self.last(features)}
         return tuple(outputs[name] for name in self.features_list)
@@ -136,7 +135,7 @@ def train_domain(reference: Split, num_classes: int, path: Path, *, seed: int, d
 
 
 def _root_mean_square(network: torch.nn.Module, reference: Split, device: str) -> torch.Tensor:
-    """Of the features of the images it learned from; never 0."""
+    """Return the root mean square of features of the training images; never 0."""
     features: torch.nn.Module = torch.nn.Sequential(*list(network.children())[:-1]).eval()
     with torch.inference_mode():
         pixels = torch.from_numpy(np.ascontiguousarray(reference.images)).to(device)
@@ -145,16 +144,14 @@ def _root_mean_square(network: torch.nn.Module, reference: Split, device: str) -
 
 
 class _OneOutput(FeatureExtractorBase):  # type: ignore[misc]
-    """Gives features and no class scores."""
+    """An extractor that gives features and no class scores."""
 
     @staticmethod
     def get_provided_features_list() -> tuple[str, ...]:
-        """One output."""
         return (_FEATURES,)
 
     @staticmethod
     def get_default_feature_layer_for_metric(_metric: str) -> str:
-        """The same for all figures."""
         return _FEATURES
 
 
@@ -176,7 +173,7 @@ class RandomExtractor(_OneOutput):
             self.register_buffer(key, value)
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        """Features (n, 64) of uint8 images (n, channels, height, width), sides from 4, larger than 64 averaged down."""
+        """Return features (n, 64) of uint8 images (n, channels, height, width); sides above 64 are averaged down."""
         height, width = (min(side, _LARGEST_SIDE) for side in images.shape[2:])
         # Convolutions are twice as fast with channels last.
         maps = (images.float() / 255).contiguous(memory_format=torch.channels_last)
@@ -190,7 +187,7 @@ class RandomExtractor(_OneOutput):
 
 
 def write_random(channels: int, path: Path) -> str:
-    """Write the weights for images with so many channels; SHA-256 of the file, hexadecimal."""
+    """Write the weights for images with so many channels, and return the file's SHA-256 in hexadecimal."""
     # A public seed: nothing that protects anything is drawn here.
     rng = np.random.default_rng(0)
     inputs = (channels, *_MAPS)
@@ -201,7 +198,7 @@ def write_random(channels: int, path: Path) -> str:
 
 
 def _filters(shape: tuple[int, ...], rng: np.random.Generator, *, edges: bool) -> Tensor:
-    """Filters of length 1; those of later layers see differences alone, not brightness."""
+    """Draw filters of length 1; those of later layers see differences alone, not brightness."""
     values = rng.standard_normal(shape)
     if edges:
         values -= values.mean(axis=(2, 3), keepdims=True)
@@ -210,13 +207,13 @@ def _filters(shape: tuple[int, ...], rng: np.random.Generator, *, edges: bool) -
 
 
 def inception_weights(configured: Path | None) -> tuple[Path, str]:
-    """Path and SHA-256 of the weights of ImageNet Inception: from the operator's path, or downloaded once.
+    """Return path and SHA-256 of the weights of ImageNet Inception: from the operator's path, or downloaded once.
 
     The file is a pickle of tensors. It is used only if its digest begins as the published one does and torch can read
-    it without running code; torch-fidelity, which would run code, gets to see no other.
+    it without running code; torch-fidelity, which would run code, is given no other.
 
     Raises:
-        WorkerUnavailable: No weights, or not the published ones.
+        WorkerUnavailable: There are no weights, or not the published ones.
     """
     path = configured or Path(torch.hub.get_dir(), "checkpoints", URL_INCEPTION_V3.rsplit("/", 1)[1])
     if not path.exists():
@@ -263,7 +260,7 @@ def register_plugin(kind: str) -> tuple[str, str]:
     scores, so there is no inception score under it.
 
     Returns:
-        Name under which torch-fidelity has it, with package and version, and SHA-256 of its module.
+        The name under which torch-fidelity has it, with package and version, and the SHA-256 of its module.
     """
     extract, origin = load_plugin(kind, EXTRACTORS), find_origin(kind, EXTRACTORS)
     name = f"{kind} of {origin}"
@@ -280,7 +277,7 @@ def register_plugin(kind: str) -> tuple[str, str]:
 
 
 def extracted(extract: Extract, kind: str, images: torch.Tensor) -> torch.Tensor:
-    """Features of images as torch-fidelity hands them over.
+    """Extract features of images in the form of torch-fidelity.
 
     Raises:
         WorkerUnavailable: The plug-in breaks its contract.

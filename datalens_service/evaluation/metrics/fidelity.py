@@ -1,4 +1,4 @@
-"""How close synthetic images are to real ones, by torch-fidelity: FID, KID, precision, recall and the score.
+"""Fidelity of synthetic images to real ones, by torch-fidelity: FID, KID, precision, recall and the score.
 
 The reference is split in two. One half trains the domain extractor and stands in as baseline, by its average image per
 class, and as other real images. The other half is what all three are compared with, so that they share one scale.
@@ -37,7 +37,7 @@ _IMAGES_PER_SCORE_SPLIT: Final = 200
 _BATCH: Final = 64
 _BATCH_OF_INCEPTION: Final = 32
 _IMAGES_AT_ONCE: Final = 1_000
-"""Compared with all others."""
+"""Images that are compared with all others at once."""
 
 EXTRACTOR_TITLES: Final[dict[ExtractorKind, str]] = {
     "domain": "domain extractor",
@@ -47,11 +47,11 @@ EXTRACTOR_TITLES: Final[dict[ExtractorKind, str]] = {
 }
 _WITHOUT_CLASS_SCORES: Final = ("random", *PLUGINS)
 _CHECKED: Final = ("domain", "random")
-"""Comparisons under Inception are too slow, and plug-ins are somebody else's."""
+"""Comparisons under Inception are too slow for checks, and plug-ins answer for themselves."""
 
 
 class _Figure(NamedTuple):
-    """What torch-fidelity hands out, without an extractor."""
+    """The name and settings of a figure of torch-fidelity, without an extractor."""
 
     title: str
     meaning: str
@@ -112,12 +112,12 @@ class Extractor(NamedTuple):
 
     @property
     def reads_reference(self) -> bool:
-        """Whether its weights depend on the reference."""
+        """Tell whether its weights depend on the reference."""
         return self.kind == "domain"
 
 
 class Comparison(NamedTuple):
-    """One set of images against the reference: figures by name."""
+    """The figures, by name, of one set of images against the reference."""
 
     figures: dict[str, float]
     images: int
@@ -149,10 +149,10 @@ def compare(
         synthetic: uint8 (n, height, width, channels).
         reference: Real images; results are for those who may see figures of it.
         most_images: Most images on either side.
-        folder: Private; for the extractor's weights, which go again.
+        folder: Private; for the extractor's weights, which are deleted afterwards.
 
     Raises:
-        WorkerUnavailable: Too few images, no weights, no torch-fidelity, or the extractor fails its checks.
+        WorkerUnavailable: There are too few images, no weights or no torch-fidelity, or the extractor fails its checks.
     """
     parts = halves(reference, min(most_images, len(synthetic)))
     if len(parts.compared.labels) < FEWEST_IMAGES:
@@ -171,10 +171,10 @@ def compare(
 
 
 def score_alone(synthetic: Images, *, inception_weights: Path | None, device: str) -> tuple[Extractor, Comparison]:
-    """The inception score under ImageNet's own classes: it looks at synthetic images alone.
+    """Compute the inception score under ImageNet's own classes, which looks at synthetic images alone.
 
     Raises:
-        WorkerUnavailable: No weights, or no torch-fidelity.
+        WorkerUnavailable: There are no weights, or no torch-fidelity.
     """
     try:
         import torch_fidelity
@@ -209,7 +209,7 @@ def _all_sets(context: Context, kind: ExtractorKind) -> Comparisons:
 
 
 def _compute_score(context: Context) -> Outcome:
-    """Anybody may see it: value, number of images and whether it is there must not depend on private images."""
+    """Compute the score for anybody: its value, number of images and presence must not depend on private images."""
     if context.reference_is_public:
         return _compute(context, _SCORE, "inception")
     synthetic, _ = context.generator.sample(context.settings.fidelity_images)
@@ -232,7 +232,7 @@ def against(name: str, comparisons: Comparisons, reference: Reference) -> Outcom
 
 
 def without_reference(extractor: Extractor, score: Comparison) -> Outcome:
-    """The inception score of synthetic images, with nothing to compare it with."""
+    """Return the inception score of synthetic images, with nothing to compare it with."""
     basis = _basis(extractor, score.images, None)
     return Outcome((_finite(score.figures[_SCORE]),), _protocol(_SCORE, basis, extractor), basis=basis)
 
@@ -272,7 +272,7 @@ class _FeaturesOf:
         self._real_statistics = self._summarize(self._real)
 
     def compare(self, images: Images) -> Comparison:
-        """All figures of as many images against the real ones."""
+        """Compute all figures of as many images against the real ones."""
         from torch_fidelity import metric_isc, metric_kid, metric_prc
 
         features, layers, options = self._extract(images), self._layers, self._options
@@ -289,7 +289,7 @@ class _FeaturesOf:
         return Comparison(figures, self._count)
 
     def distance(self, images: Images) -> float:
-        """FID alone."""
+        """Compute the FID alone."""
         return _finite(self._distance(self._extract(images))[_FIGURES["fid"].key])
 
     def _distance(self, features: dict[str, Any]) -> dict[str, float]:
@@ -301,13 +301,13 @@ class _FeaturesOf:
         return found
 
     def _summarize(self, features: dict[str, Any]) -> Any:
-        """Mean and covariance."""
+        """Compute mean and covariance."""
         from torch_fidelity import metric_fid
 
         return metric_fid.fid_featuresdict_to_statistics(features, self._layers["fid"])
 
     def _extract(self, images: Images) -> dict[str, Any]:
-        """Features by layer."""
+        """Compute features by layer."""
         from torch_fidelity.utils import extract_featuresdict_from_input_id
 
         extracted: dict[str, Any] = extract_featuresdict_from_input_id(
@@ -320,11 +320,11 @@ def _check(real: _FeaturesOf, comparison: Comparison, parts: Halves) -> None:
     """Refuse figures of an extractor that does not see what people see on this reference.
 
     Args:
-        real: What is compared with.
-        comparison: Of other real images.
+        real: The images that others are compared with.
+        comparison: The comparison of other real images.
 
     Raises:
-        WorkerUnavailable: With one sentence why.
+        WorkerUnavailable: One sentence says why.
     """
     if real.extractor.kind not in _CHECKED:
         return
@@ -334,7 +334,7 @@ def _check(real: _FeaturesOf, comparison: Comparison, parts: Halves) -> None:
 
 
 def _options(extractor: Extractor, count: int, device: str) -> dict[str, Any]:
-    """What torch-fidelity is told of an extractor and of sets of `count` images."""
+    """Return the options of torch-fidelity for an extractor and sets of `count` images."""
     return {
         "feature_extractor": extractor.registered_name,
         "feature_extractor_weights_path": str(extractor.weights),
@@ -376,19 +376,19 @@ def _protocol(name: str, basis: Basis, extractor: Extractor) -> str:
 
 
 def _finite(value: float) -> float:
-    """Numerical noise of a matrix root can come out below 0, or as no number for equal sets."""
+    """Replace by 0 what numerical noise of a matrix root makes of equal sets: no number."""
     return value if math.isfinite(value) else 0.0
 
 
 def _class_averages(split: Split, count: int) -> Images:
-    """The average image of each class that occurs, in turn."""
+    """Return the average image of each class that occurs, in turn."""
     averages = [split.images[split.labels == label].mean(axis=0) for label in np.unique(split.labels)]
     shown: Images = np.rint(np.stack(averages)).astype(np.uint8)
     return np.take(shown, np.arange(count) % len(shown), axis=0)
 
 
 def _tensors(images: Images, extractor: Extractor) -> TensorImages[object]:
-    """Images as torch-fidelity reads them: one uint8 tensor (channels, height, width) each."""
+    """Wrap images as torch-fidelity reads them: one uint8 tensor (channels, height, width) each."""
     import torch
     from torch.utils.data import Dataset
 
@@ -406,17 +406,17 @@ def _tensors(images: Images, extractor: Extractor) -> TensorImages[object]:
 
 
 def _red_green_blue(images: Images) -> Images:
-    """Grey values three times; an alpha channel is left out."""
+    """Repeat grey values three times, and leave out an alpha channel."""
     return images[..., :3] if images.shape[3] >= 3 else images[..., [0, 0, 0]]
 
 
 def _names(kind: ExtractorKind) -> tuple[str, ...]:
-    """Figures under an extractor: some have no class scores."""
+    """List the figures under an extractor: some have no class scores."""
     return tuple(name for name in _FIGURES if name != _SCORE or kind not in _WITHOUT_CLASS_SCORES)
 
 
 def _reads(kind: ExtractorKind, *, alone: bool) -> Reads:
-    """A figure that strangers cannot compute, because they lack the package, is for the owner alone."""
+    """Keep a figure for the owner alone if strangers lack the package to compute it."""
     if kind in PLUGINS:
         return "training"
     return "released" if alone else "reference"
@@ -441,7 +441,7 @@ def _metric(name: str, kind: ExtractorKind) -> Metric:
 
 
 def _compares(kind: ExtractorKind) -> str:
-    """Whether distances under an extractor compare with those of papers."""
+    """Tell whether distances under an extractor compare with those of papers."""
     if kind == "inception":
         return "Papers use this extractor, most with 50,000 images: fewer give larger figures."
     return "Papers use another extractor: do not compare with theirs."
@@ -452,12 +452,12 @@ def _applies(kind: ExtractorKind, facts: PublicFacts) -> bool:
 
 
 _WORTH: Final = {"domain": 20_000, "random": 10_000}
-"""Images that the standard CNN is trained on in the time that all figures of an extractor take."""
+"""Images on which the standard CNN is trained in the time that all figures of an extractor take."""
 _WORTH_OF_OTHERS: Final = 200_000
 
 
 def _steps(name: str, kind: ExtractorKind, facts: PublicFacts) -> int:
-    """Of all figures of an extractor, by passes of the standard CNN: the first of them computes all."""
+    """Return the steps of all figures of an extractor, by passes of the standard CNN: the first figure computes all."""
     if name != next(iter(_FIGURES)):
         return 0
     return max(1, round(STEPS_OF_A_TRAINING * _WORTH.get(kind, _WORTH_OF_OTHERS) / facts.settings.synthetic_images))

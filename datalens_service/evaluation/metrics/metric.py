@@ -1,4 +1,4 @@
-"""One metric of the report: what it is called, what it reads, and how it is computed."""
+"""A metric of the report: its name, the images it reads, and its computation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Metric:
         unit: "percent", "distance", "score", or a word of its own.
         reads: The most private images that it reads; decides who may see it.
         compute: Computes it from what `reads` permits; None: the job releases it by a charged mechanism.
-        applies: Whether a job has it, beside that what it reads is there.
+        applies: Tells whether a job has it, provided that the images it reads exist.
         group: Shared title of metrics that come from one computation and fail together.
         family: The metric without its variant: "accuracy", "fid".
         variant: The extractor or classifier of this variant.
@@ -48,5 +48,5 @@ class Metric:
     variant: str | None = None
 
     def asked(self, facts: PublicFacts) -> bool:
-        """Whether the evaluation of a job computes it."""
+        """Tell whether the evaluation of a job computes it."""
         return self.compute is not None and facts.provide(self.reads) and self.applies(facts)

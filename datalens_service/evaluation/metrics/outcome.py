@@ -1,6 +1,6 @@
-"""What a metric hands out, and the kinds of images that decide who may see it.
+"""Results of a metric, and the kinds of images that decide who may see them.
 
-What a metric reads decides who may see it. Nobody else does: a metric hands out values, never an audience.
+The kind of images that a metric reads alone decides who may see it: a metric returns values, never an audience.
 
 public      public numbers alone              for everybody
 released    also released artefacts           for everybody
@@ -30,7 +30,7 @@ Reads = Literal["public", "released", "test", "reference", "training"]
 
 
 class Standing(NamedTuple):
-    """Who may see a value, and what the guarantee says of it."""
+    """The audience of a value, and its relation to the guarantee."""
 
     audience: Audience
     status: Status
@@ -54,7 +54,7 @@ class Score(NamedTuple):
 
 
 class Basis(Frozen):
-    """What a fidelity figure rests on; without it the figure means nothing."""
+    """The basis of a fidelity figure, without which the figure means nothing."""
 
     extractor: Public[str] = Field(description="Network whose features are compared.")
     weights_sha256: Public[str] = Field(
@@ -69,7 +69,7 @@ class Basis(Frozen):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a metric computed.
+    """The result of a metric.
 
     Attributes:
         values: One per seed, in the metric's unit.
@@ -94,12 +94,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class PublicFacts:
-    """What decides which metrics a job has, and in how many steps: nothing here depends on private records.
+    """Public facts that decide which metrics a job has, and in how many steps: none depends on private records.
 
     Attributes:
         num_units: Privacy units of the training images.
-        has_reference: Whether there are images to compare with for fidelity.
-        has_moments: Whether a `moments` generator was made at the same budget.
+        has_reference: True if there are images to compare with for fidelity.
+        has_moments: True if a `moments` generator was made at the same budget.
     """
 
     settings: EvaluationSettings
@@ -109,5 +109,5 @@ class PublicFacts:
     has_moments: bool
 
     def provide(self, reads: Reads) -> bool:
-        """Whether images of this kind are there."""
+        """Tell whether images of this kind exist."""
         return {"test": self.has_test, "reference": self.has_reference}.get(reads, True)

@@ -1,4 +1,4 @@
-"""What figures may be measured on, and who may see them then.
+"""Images that figures may be measured on, and who may see these figures.
 
 public      images that the owner declared public: figures may be passed on
 hold-out    private images that no release of the job read: for the owner alone
@@ -30,12 +30,12 @@ class Reference:
 
     @property
     def audience(self) -> Audience:
-        """Who may see a figure that depends on them and on released artefacts alone."""
+        """Return who may see a figure that depends on them and on released artefacts alone."""
         return "public" if self.kind == "public" else "owner"
 
     @property
     def status(self) -> Status:
-        """What such a figure is."""
+        """Return the status of such a figure."""
         return "covered" if self.kind == "public" else "private"
 
 
@@ -47,7 +47,7 @@ class Halves(NamedTuple):
 
 
 def test_reference(dataset: Dataset) -> Reference | None:
-    """The owner's test images of persons without training images; None without a test split.
+    """Return the owner's test images of persons without training images; None without a test split.
 
     A model that has learned from a person does too well on that person. There may be no image left.
     """
@@ -63,7 +63,7 @@ def test_reference(dataset: Dataset) -> Reference | None:
 
 
 def fidelity_reference(dataset: Dataset, holdout: Upload | None, settings: EvaluationSettings) -> Reference | None:
-    """What the settings name, but for persons who have training images; None if it is not there."""
+    """Return the images that the settings name, but for persons who have training images; None if there are none."""
     if settings.reference == "training":
         return Reference(dataset.train, "private", f"the {dataset.train.count.for_owner():,} private training images")
     if settings.reference == "holdout":
@@ -75,12 +75,12 @@ def fidelity_reference(dataset: Dataset, holdout: Upload | None, settings: Evalu
 
 
 def others_than(train: Split, split: Split) -> Split:
-    """Images of a split whose persons have no training image."""
+    """Keep the images of a split whose persons have no training image."""
     return split.take(np.flatnonzero(~split.is_of_persons_in(train)))
 
 
 def find_caveats(dataset: Dataset, holdout: Upload | None) -> tuple[str, ...]:
-    """What the owner has to know of persons in what figures are measured on. Private."""
+    """Collect private caveats for the owner about persons in the images that figures are measured on."""
     return (*_caveats_of_test(dataset), *_caveats_of_holdout(dataset, holdout))
 
 
@@ -122,9 +122,9 @@ def _counted(split: Split, shared: NDArray[np.bool_]) -> str:
 
 
 def halves(reference: Reference, most: int) -> Halves:
-    """Two halves without a common image or a common person, equally many and at most `most` images each.
+    """Split into two halves without a common image or a common person, equal and at most `most` images each.
 
-    They are the same every time.
+    The split is the same every time.
     """
     split = reference.split
     rows = _shuffled_by_person(split)
@@ -137,7 +137,7 @@ def halves(reference: Reference, most: int) -> Halves:
 
 
 def _shuffled_by_person(split: Split) -> NDArray[np.int64]:
-    """All rows in an order without meaning, those of one person behind each other."""
+    """Order all rows without meaning, but those of one person one after another."""
     rows = _shuffled(split)
     if split.groups is None:
         return rows
@@ -152,6 +152,6 @@ def _shuffled(split: Split) -> NDArray[np.int64]:
 
 
 def drawn_from(split: Split, most: int) -> Split:
-    """At most `most` of the images, in an order without meaning; the same ones every time."""
+    """Draw at most `most` of the images, in an order without meaning; the same ones every time."""
     rows = _shuffled(split)[:most]
     return Split(split.images[rows], split.labels[rows])

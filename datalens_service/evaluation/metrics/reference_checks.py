@@ -1,6 +1,6 @@
 """Self-checks of an extractor: spoiled real images must be farther from the reference than other real images.
 
-An extractor that was trained on few images may not tell noise from photographs; its figures then say nothing.
+An extractor that was trained on few images may not tell noise from photographs; its figures then mean nothing.
 Spoiled images and distances of a private reference are as private as the reference.
 """
 
@@ -22,7 +22,7 @@ _BLOCK: Final = 256
 
 
 def spoiled(images: Images) -> Iterator[tuple[str, Images]]:
-    """Versions of real images that nobody would take for them, one after the other, with their names."""
+    """Yield versions of real images that nobody would take for them, one after the other, with their names."""
     for name, spoil in _SPOILERS.items():
         # A public seed: nothing that protects anything is drawn here.
         rng = TrainingRandomness(0).numpy(f"evaluation.check_{name}")
@@ -30,9 +30,9 @@ def spoiled(images: Images) -> Iterator[tuple[str, Images]]:
 
 
 def why_unknown(real: float, distances: Mapping[str, float]) -> str | None:
-    """One sentence if a spoiled set is not far enough from the reference; None if all are.
+    """Explain in one sentence if a spoiled set is not far enough from the reference; None if all are.
 
-    It names no number and no set: it may not say more of the reference than that the check failed.
+    The sentence names no number and no set: it may reveal of the reference only that the check failed.
 
     Args:
         real: FID of other real images.
@@ -60,7 +60,7 @@ def _noised(images: Images, rng: np.random.Generator) -> Images:
 
 
 def _coloured_noise(images: Images, rng: np.random.Generator) -> Images:
-    """Amplitudes of each image's spectrum with random phases: its texture without any object."""
+    """Combine the amplitudes of each image's spectrum with random phases: its texture without any object."""
     noise = rng.normal(size=(*images.shape[:3], 1))
     phases = np.exp(1j * np.angle(np.fft.rfft2(noise, axes=(1, 2))))
     means = images.mean(axis=(1, 2), keepdims=True)
@@ -69,7 +69,7 @@ def _coloured_noise(images: Images, rng: np.random.Generator) -> Images:
 
 
 def _shuffled_pixels(images: Images, rng: np.random.Generator) -> Images:
-    """All pixels of an image in another order, its own for each image."""
+    """Reorder all pixels of an image, in an order of its own."""
     count, height, width, channels = images.shape
     order = rng.random((count, height * width, 1)).argsort(axis=1)
     return np.take_along_axis(images.reshape(count, -1, channels), order, axis=1).reshape(images.shape)

@@ -1,4 +1,4 @@
-"""What speaks for and against calling a release anonymous, in the words of European data protection.
+"""Arguments for and against calling a release anonymous, in the words of European data protection.
 
 The three questions are those of the Article 29 Working Party, opinion 05/2014 on anonymisation techniques (WP 216),
 section 2.2. The decision stays with the reader: recital 26 of the GDPR asks for all means reasonably likely to be used.
@@ -14,18 +14,18 @@ from datalens_service.evaluation.report.summary import right_guesses
 from datalens_service.strict import Frozen
 
 DECISION: Final = (
-    "Whether this is anonymous is for you to decide; here is what speaks for and against. The questions are those of "
+    "You decide whether this is anonymous; here are arguments for and against. The questions are those of "
     "the Article 29 Working Party (opinion 05/2014). Recital 26 of the GDPR asks for all means that are reasonably "
     "likely to be used to identify somebody, which depends on who gets the release and on what else they have."
 )
 
 
 class Question(NamedTuple):
-    """One of the three, with what a release has to say to it.
+    """One of the three questions, with the arguments that a release provides.
 
     Attributes:
-        speaks_for: Of released images.
-        without_images: What speaks for it where no image is released; empty if that is no matter.
+        speaks_for: Argument for anonymity of released images.
+        without_images: Argument for it where no image is released; empty if that makes no difference.
     """
 
     name: str
@@ -40,7 +40,7 @@ SINGLING_OUT: Final = Question(
     "Can somebody isolate the record of one person?",
     "No released figure or image belongs to one record: each comes from noisy sums over many. Whoever accuses "
     "1 in 1,000 {unit}s that took no part falsely finds at most {found} % of the {unit}s that did.",
-    "The bound is about one {unit}. Whoever is in the data set as more than one {unit} is protected less.",
+    "The bound is about one {unit}. Anybody who is in the data set as more than one {unit} is protected less.",
     "No released number belongs to one record: each comes from noisy sums over many. Whoever accuses 1 in 1,000 "
     "{unit}s that took no part falsely finds at most {found} % of the {unit}s that did.",
 )
@@ -49,8 +49,8 @@ LINKABILITY: Final = Question(
     "Can somebody link two records of one person, here or in another data set?",
     "The release has no identifiers, and an image of it does not stand for a person. Jobs on the same data set draw "
     "on one account, whose limit bounds them all together.",
-    "Releases from other data sets about the same people have accounts of their own; their losses add up. Nobody but "
-    "you can know whether there are any.",
+    "Releases from other data sets about the same people have accounts of their own; their losses add up. Only you "
+    "can know whether there are any.",
     "The release names no private {unit}, and no images of one are in it. Jobs on the same data set draw on one "
     "account, whose limit bounds them all together.",
 )
@@ -59,14 +59,14 @@ INFERENCE: Final = Question(
     "Can somebody deduce an attribute of one person?",
     "Whoever knows everything about one {unit} but one of two equally likely values guesses it right in at most "
     "{guessed} of 100 cases (ε = {epsilon} at δ = {delta} for replacing one {unit}). A coin is right in 50.",
-    "What is true of everybody in a class is learned, whether a person took part or not. That is what the release is "
-    "for, and it can concern people.",
+    "Facts about everybody in a class are learned, whether or not a person took part. That is the purpose of the "
+    "release, and it can concern people.",
 )
 QUESTIONS: Final = (SINGLING_OUT, LINKABILITY, INFERENCE)
 
 
 class Criterion(Frozen):
-    """One of the three questions, and what a job has to say to it."""
+    """One of the three questions, and the answer that a job provides."""
 
     name: Public[str]
     question: Public[str]
@@ -75,14 +75,14 @@ class Criterion(Frozen):
 
 
 class Anonymity(Frozen):
-    """For the reader's own decision."""
+    """The questions of anonymity, for the reader's own decision."""
 
     decision: Public[str]
     criteria: Public[tuple[Criterion, ...]]
 
 
 def assess_anonymity(privacy: PrivacyStatement, result: str = "generator") -> Anonymity:
-    """The three questions with the figures of one job; public, as those figures are."""
+    """Answer the three questions with the figures of one job; public, as those figures are."""
     values = {
         "unit": privacy.unit,
         "found": f"{100 * privacy.headline.true_positive_rate_at_0_1_percent:.2f}",

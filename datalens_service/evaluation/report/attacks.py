@@ -1,4 +1,4 @@
-"""What attacks found, as reports state it: figures in the owner's copy, and where they lie in the other one.
+"""Findings of attacks, as reports state them: figures in the owner's copy, and where they are in the other one.
 
 The ROC curve of a membership attack is drawn beside the one that μ allows.
 """
@@ -37,7 +37,7 @@ class RocPoint(Finite):
 
 
 class AttackFinding(Finite):
-    """Private: what one attack reached."""
+    """The private result of one attack."""
 
     audit: str = Field(description="Id of the audit.")
     target: str = Field(description="What was attacked, in words.")
@@ -52,10 +52,10 @@ class AttackFinding(Finite):
 
 
 class AttacksSection(Finite):
-    """F23. In reports on jobs whose owner had asked for attacks when the report was written."""
+    """F23: attacks, in reports on jobs whose owner had asked for some when the report was written."""
 
     notice: Public[str]
-    findings: tuple[AttackFinding, ...] = Field(default=(), description="In the owner's copy only.")
+    findings: tuple[AttackFinding, ...] = Field(default=(), description="Stated in the owner's copy only.")
 
 
 # Edges of the window.
@@ -64,7 +64,7 @@ _LEGEND: Final = _RIGHT + 28
 
 
 def roc_curve(name: str, attack: str, points: Sequence[RocPoint]) -> str:
-    """The curve of an attack, that of guessing, and the one that no attack on a private model can cross."""
+    """Draw the curve of an attack, that of guessing, and the one that no attack on a private model can cross."""
     svg = canvas(name, _BOTTOM + 46, f"ROC curve of {attack}", "Members found over records that are called so wrongly")
     _axes(svg)
     line(svg, "axis", _across(0), _down(0), _across(1), _down(1))

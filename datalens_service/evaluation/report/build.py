@@ -53,7 +53,7 @@ from datalens_service.strict import Frozen
 
 
 class Required(NamedTuple):
-    """One field: its name for people and the paths below the root that carry it."""
+    """A required field: its name for people and the paths below the root that carry it."""
 
     title: str
     paths: tuple[str, ...]
@@ -116,11 +116,11 @@ View = Literal["owner", "releasable"]
 
 
 def _today() -> datetime.date:
-    return datetime.datetime.now(datetime.UTC).date()
+    return datetime.datetime.now(datetime.UTC).date()  # noqa: TID251 (for readers)
 
 
 class MethodFacts(Frozen):
-    """What was asked for, with every default filled in, and what was planned before a record was read."""
+    """The request with every default filled in, and the plan that was made before a record was read."""
 
     name: Public[str]
     spec: AllPublic[dict[str, Any]]
@@ -134,7 +134,7 @@ class JournalFacts(Frozen):
     """The journal of the account that paid, as it stood when the report was written."""
 
     opened_on: datetime.date
-    opening_entry: str = Field(description="Hash of its first entry: random, no function of the records.")
+    opening_entry: str = Field(description="Hash of its first entry, which is random and no function of the records.")
     entries: int
     head: str = Field(description="Hash of its last entry.")
     linked_datasets: tuple[str, ...] = Field(description="Other uploads that share records with this one.")
@@ -152,14 +152,14 @@ class Report(Frozen):
     privacy: Public[PrivacyStatement]
     journal: JournalFacts | None = Field(default=None, description="None for a run without a service behind it.")
     recomputation: Public[Recomputation | None] = Field(default=None, description="ε by a second program.")
-    measures: Public[tuple[Measure, ...]] = Field(default=(), description="Those that anybody may see.")
+    measures: Public[tuple[Measure, ...]] = Field(default=(), description="Measures that anybody may see.")
     measured: Private[Measurements] = Field(default_factory=lambda: Private(Measurements()))
     attacked: Public[bool] = Field(default=False, description="Whether the owner had asked for attacks by then.")
     attacks: tuple[AttackFinding, ...] = ()
     result: Public[str] = Field(default="generator", description="Kind of the released model.")
     individual: AllPublic[IndividualFigures | None] = Field(default=None, description="Released statistics.")
     public_inputs: AllPublic[PublicInputs] = Field(
-        default=NO_PUBLIC_INPUTS, description="What the result rests on beside private records."
+        default=NO_PUBLIC_INPUTS, description="Inputs of the result beside private records."
     )
     served: Public[bool] = Field(default=True, description="Whether a service has the images.")
 
@@ -172,22 +172,22 @@ class Report(Frozen):
 
 
 def owner_view(report: Report) -> dict[str, Any]:
-    """The whole report as JSON, for the owner of the private images; valid by `document.check`."""
+    """Return the whole report as JSON, for the owner of the private images; valid by `document.check`."""
     return _document("owner", report, report.measured.for_owner()).sealed()
 
 
 def releasable_view(report: Report) -> dict[str, Any]:
-    """The report as JSON of public fields alone, and of what is made of them; valid by `document.check`.
+    """Return the report as JSON of public fields alone, and of what is made of them; valid by `document.check`.
 
-    Nothing of the account is in it, shared with another upload or not: what other jobs spent and that two uploads
-    share a record would otherwise show by what is there and what is not.
+    Nothing of the account is in it, shared with another upload or not: its presence or absence would otherwise reveal
+    the spending of other jobs, and whether two uploads share a record.
     """
     shown = public_part(report)
     return public_part(_document("releasable", shown, Measurements(measures=shown.measures))).sealed()
 
 
 def _document(view: View, report: Report, measured: Measurements) -> ReportDocument:
-    """One of the two, not yet sealed."""
+    """Build one of the two views, not yet sealed."""
     method, journal, individual = report.method, report.journal, report.individual
     public = report.result == PUBLIC_IMAGES
     images = "released" if public else "synthetic"

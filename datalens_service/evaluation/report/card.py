@@ -1,4 +1,4 @@
-"""The card: what every downloaded file says about its own making. Small, public, JSON."""
+"""The card: a small public JSON file in which every download describes how it was made."""
 
 from __future__ import annotations
 
@@ -51,7 +51,6 @@ class CardMechanism(Finite):
 
     @classmethod
     def from_release(cls, release: PlannedRelease) -> CardMechanism:
-        """What the card says of a release."""
         return cls(
             label=release.mechanism.label(),
             count=release.count,
@@ -86,7 +85,6 @@ class CardPrivacy(Finite):
 
     @classmethod
     def from_report(cls, report: Report) -> CardPrivacy:
-        """What the card says of the guarantee."""
         privacy = report.privacy
         return cls(
             unit=privacy.unit,
@@ -140,7 +138,7 @@ class Card(Finite):
 
     @classmethod
     def from_report(cls, report: Report) -> Card:
-        """The card of a report, of its public fields alone."""
+        """Build the card from the public fields of a report alone."""
         report = public_part(report)
         schema = report.public_schema
         made = cls(
@@ -163,5 +161,5 @@ class Card(Finite):
 
 
 def card(report: Report) -> dict[str, Any]:
-    """The card of a report as JSON-compatible values."""
+    """Return the card of a report as JSON-compatible values."""
     return Card.from_report(report).model_dump(mode="json")

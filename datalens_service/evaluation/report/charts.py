@@ -35,7 +35,7 @@ class Spent(NamedTuple):
 
 
 def epsilon_delta_curve(mu: float, epsilon: float, delta: float, slack: float = 0.0) -> str:
-    """δ over ε for a μ-GDP release, on a logarithmic scale, with the requested point marked."""
+    """Draw δ over ε for a μ-GDP release, on a logarithmic scale, with the requested point marked."""
     frame = _Frame(max(1.6 * epsilon, 0.1), math.ceil(-math.log10(delta)) + 3)
     label = f"ε = {decimal_text(epsilon)} at δ = {decimal_text(delta)}"
     svg = canvas("curve", _BOTTOM + 46, "The ε-δ curve of this job", f"Every pair that holds; marked: {label}")
@@ -46,7 +46,7 @@ def epsilon_delta_curve(mu: float, epsilon: float, delta: float, slack: float = 
 
 
 def epsilon_over_releases(path: Sequence[Spent], limit: float, delta: float) -> str:
-    """ε of the running account after each release, as a staircase below the job's limit."""
+    """Draw ε of the running account after each release, as a staircase below the job's limit."""
     last = path[-1]
     description = f"{last.releases} releases; ε = {decimal_text(last.epsilon)} at δ = {decimal_text(delta)} at the end"
     svg = canvas("spend", _BOTTOM + 46, "ε over the releases of this job", description)
@@ -100,11 +100,11 @@ class _Frame(NamedTuple):
     decades: int
 
     def across(self, epsilon: float) -> float:
-        """Where ε lies in the drawing."""
+        """Return the horizontal place of ε in the drawing."""
         return _LEFT + (_RIGHT - _LEFT) * epsilon / self.largest
 
     def down(self, delta: float) -> float:
-        """Where δ lies in the drawing."""
+        """Return the vertical place of δ in the drawing."""
         return _TOP + (_BOTTOM - _TOP) * -math.log10(delta) / self.decades
 
 
@@ -127,7 +127,7 @@ def _marked(svg: Element, x: float, y: float, label: str) -> None:
 
 
 def _curve(mu: float, slack: float, frame: _Frame) -> list[tuple[float, float]]:
-    """Points (ε, δ) from ε = 0 to where δ leaves the drawing."""
+    """Return points (ε, δ) from ε = 0 to where δ leaves the drawing."""
     epsilons = [frame.largest * step / 160 for step in range(161)]
     points = [(epsilon, gaussian_delta(mu, epsilon) + slack) for epsilon in epsilons]
     return [(epsilon, delta) for epsilon, delta in points if delta >= 10.0**-frame.decades]
@@ -149,11 +149,11 @@ class MetricBars(NamedTuple):
     hint: str
     rows: tuple[Bar, ...]
     values: tuple[str, ...]
-    """As they are written."""
+    """The values of the rows, formatted for reading."""
 
     @property
     def description(self) -> str:
-        """For those who do not see the bars."""
+        """Describe the bars for those who do not see them."""
         rows = (f"{bar.label} {value}" for bar, value in zip(self.rows, self.values, strict=True))
         return f"{self.title}: {', '.join(rows)}"
 
@@ -162,7 +162,7 @@ _ROW, _BARS_TOP, _BARS_LEFT, _LENGTH = 40, 4, 268, 380
 
 
 def accuracy_bars(bars: Sequence[Bar]) -> str:
-    """Horizontal bars from 0 to 100 percent, with the spread as a whisker."""
+    """Draw horizontal bars from 0 to 100 percent, with the spread as a whisker."""
     height = _BARS_TOP + _ROW * len(bars) + 26
     named = "; ".join(f"{bar.label}: {bar.value:.1f} %" for bar in bars)
     svg = canvas("accuracy", height, "Accuracy on real test images", named)

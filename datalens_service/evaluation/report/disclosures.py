@@ -1,7 +1,7 @@
-"""What a report states about a job beside its numbers: assumptions, accesses to private data, policy, limits.
+"""Statements of a report about a job beside its numbers: assumptions, accesses to private data, policy, limits.
 
-These are sentences with a status each, so that a reader can go through them one by one. "Guarantee" is said of the
-privacy budget and of nothing else.
+These are sentences with a status each, so that a reader can go through them one by one. "Guarantee" means the
+privacy budget and nothing else.
 """
 
 from typing import Any, Final, Literal
@@ -25,7 +25,7 @@ NOT_STATED: Final = "Stated in the owner's copy only: it can depend on private r
 
 
 class Assumption(Frozen):
-    """What the proof takes for granted, and whether the program makes it true."""
+    """An assumption of the proof, and whether the program makes it true."""
 
     assumption: Public[str]
     realised: Public[bool]
@@ -33,7 +33,7 @@ class Assumption(Frozen):
 
 
 class DataAccess(Frozen):
-    """One way in which private images are read, what it costs, and who sees more than the guarantee covers."""
+    """One way in which private images are read, its cost, and who sees more than the guarantee covers."""
 
     access: Public[str]
     status: Public[Status]
@@ -44,7 +44,7 @@ class DataAccess(Frozen):
 
 
 class PublicData(Frozen):
-    """Whether anything but the private images went into the generator."""
+    """Inputs of the generator other than the private images."""
 
     public_images_used: Public[bool]
     pre_trained_weights_used: Public[bool]
@@ -52,14 +52,14 @@ class PublicData(Frozen):
 
 
 class Hyperparameters(Frozen):
-    """Where the parameters came from."""
+    """The origin of the parameters."""
 
     origin: Public[str]
     tuning_charged: Public[str]
 
 
 class Audit(Frozen):
-    """An empirical attack; it bounds from below only."""
+    """An empirical attack, which bounds the privacy loss from below only."""
 
     attack: Public[str]
     lower_bound_epsilon: Public[Stated | None]
@@ -69,7 +69,7 @@ class Audit(Frozen):
 
 
 class Recomputation(Frozen):
-    """ε of the releases by a second program that shares no code with the accountant."""
+    """The ε of the releases by a second program that shares no code with the accountant."""
 
     by: Public[str]
     epsilon: Public[Stated | None] = Field(description="Never below the true one.")
@@ -79,7 +79,7 @@ class Recomputation(Frozen):
 
 
 class Policy(Frozen):
-    """Of the budget."""
+    """The policy of the budget."""
 
     refresh: Public[Literal["never"]]
     set_by: Public[str]
@@ -90,8 +90,8 @@ class Policy(Frozen):
 TRUST: Final = (
     "Trusted: the operator, the machine with its random number generator, Python, NumPy and PyTorch, and whoever can "
     "write the database and the log of charges.",
-    "Not trusted: whoever receives something released, whoever submits jobs, messages between processes, and workers "
-    "that come back late.",
+    "Not trusted: recipients of releases, those who submit jobs, messages between processes, and workers that come "
+    "back late.",
 )
 
 _NO_SAMPLING: Final = Assumption(
@@ -158,11 +158,11 @@ ASSUMPTIONS: Final = (
 
 
 def assumptions(*, sampled: bool, directions: bool = False) -> tuple[Assumption, ...]:
-    """What the guarantee rests on, and whether it is so.
+    """List the assumptions of the guarantee, and whether each holds.
 
     Args:
-        sampled: It rests on the coins of Poisson sampling as well.
-        directions: Noise is on directions, which are not drawn exactly.
+        sampled: True if it rests on the coins of Poisson sampling as well.
+        directions: True if noise is on directions, which are not drawn exactly.
     """
     if directions:
         others = {_EXACT_NOISE.assumption: _REAL_ARITHMETIC, _NO_SAMPLING.assumption: _PARTITION}
@@ -178,7 +178,7 @@ PUBLIC_DATA: Final = PublicData(
 
 
 def public_data(inputs: PublicInputs, sentences: tuple[str, ...]) -> PublicData:
-    """What beside the private images went into the model; `sentences` are about it."""
+    """Return the inputs of the model beside the private images; `sentences` describe them."""
     if not sentences:
         return PUBLIC_DATA
     return PublicData(
@@ -227,15 +227,15 @@ POLICY_RULE: Final = (
     "images again or by restoring a backup. Its owner can raise it, with a reason that the journal keeps."
 )
 
-UNKNOWN_CONTACT: Final = "Whoever passed this on to you."
+UNKNOWN_CONTACT: Final = "The person who passed this on to you."
 
 
 def data_accesses(spec: dict[str, Any], *, served: bool, result: str = "generator") -> tuple[DataAccess, ...]:
-    """Every way in which private images were read, or could be seen.
+    """List every way in which private images were read, or could be seen.
 
     Args:
-        spec: Of the job, as JSON.
-        served: Whether the job belongs to a service, with addresses and pages.
+        spec: Spec of the job, as JSON.
+        served: True if the job belongs to a service, with addresses and pages.
     """
     facts = JobFacts.from_spec(spec, served=served)
     return tuple(_described(read, facts) for read in PRIVATE_READS if read.results is None or result in read.results)
@@ -248,9 +248,8 @@ def _described(read: PrivateRead, facts: JobFacts) -> DataAccess:
 
 
 def hyperparameters(method: str) -> Hyperparameters:
-    """Where the parameters of a method came from."""
     return Hyperparameters(
-        origin=f"What the client asked for, with the defaults of “{method}” filled in. The product's defaults and "
+        origin=f"The client's request, with the defaults of “{method}” filled in. The product's defaults and "
         "presets were chosen before, on public image sets (MNIST, Fashion-MNIST, CIFAR-10, faces), without any upload.",
         tuning_charged=TUNING,
     )

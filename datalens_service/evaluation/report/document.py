@@ -1,4 +1,4 @@
-"""The report as a published document: its exact shape, and the check without which none is handed out.
+"""The report as a published document: its exact shape, and the check that every report passes before it is handed out.
 
 `docs/privacy-report.schema.json` is made from these models. Every field is required, also where a model would know
 a default: a report that lacks one is not a report.
@@ -65,7 +65,7 @@ SEALED_BY: Final = "SHA-256 of the JSON without its members seal and signature: 
 
 
 class Product(Finite):
-    """F1. What made the images."""
+    """F1: the program that made the images."""
 
     name: Public[str]
     version: Public[str]
@@ -73,19 +73,19 @@ class Product(Finite):
 
     @classmethod
     def at_commit(cls, commit: str | None) -> Product:
-        """This version of this product."""
+        """Return this version of this product, at a commit."""
         return cls(name="DataLens Service", version=version("datalens-service"), commit=commit)
 
 
 class Fingerprint(Finite):
-    """F1. What ties the report to the records without telling anything of them."""
+    """F1: ties the report to the records without revealing anything about them."""
 
     scheme: Public[str]
     value: str | None = None
 
 
 class DatasetSection(Finite):
-    """F1, F5. The public side of the private data set."""
+    """F1, F5: the public side of the private data set."""
 
     id: Public[str | None]
     fingerprint: Public[Fingerprint]
@@ -93,7 +93,7 @@ class DatasetSection(Finite):
 
 
 class MechanismSection(BaseModel):
-    """F10. Equal releases; parameters of the mechanism stand beside these members."""
+    """F10: equal releases; parameters of the mechanism stand beside these members."""
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
 
@@ -109,7 +109,7 @@ class MechanismSection(BaseModel):
 
     @classmethod
     def from_release(cls, release: PlannedRelease) -> MechanismSection:
-        """Mechanism, count, every parameter, sensitivity and price of a release; public."""
+        """State mechanism, count, every parameter, sensitivity and price of a release; public."""
         return cls(
             **release.describe(),
             units_zero_out_total=release.cost(),
@@ -124,7 +124,7 @@ class PluginSection(PluginOrigin):
 
 
 class MethodSection(Finite):
-    """What was asked for, with every default filled in, and what was planned before a record was read."""
+    """The request with every default filled in, and the plan that was made before a record was read."""
 
     name: Public[str]
     spec: AllPublic[dict[str, Any]]
@@ -133,7 +133,7 @@ class MethodSection(Finite):
 
 
 class MeasureSection(Measure):
-    """F21. A figure with its explanation."""
+    """F21: a figure with its explanation."""
 
     title: Public[str]
     meaning: Public[str]
@@ -141,7 +141,7 @@ class MeasureSection(Measure):
 
     @classmethod
     def from_measure(cls, measure: Measure, images: str = "synthetic") -> MeasureSection:
-        """The figure beside what its metric says of itself, with another word for `images` that are not synthetic."""
+        """Explain a figure by its metric, with another word for `images` that are not synthetic."""
         metric, label = METRICS[measure.name], STATUS_LABELS[measure.status]
         title, meaning = (text.replace("synthetic", images) for text in (metric.title, metric.meaning))
         return cls(**measure.model_dump(), title=title, meaning=meaning, status_label=label)
@@ -154,7 +154,7 @@ class IndividualSection(IndividualFigures):
 
 
 class PrivacySection(PrivacyFigures):
-    """F2 to F20 and F22 to F25."""
+    """F2 to F20 and F22 to F25: the privacy guarantee and its limits."""
 
     trust: Public[tuple[str, ...]]
     mechanisms: AllPublic[tuple[MechanismSection, ...]]
@@ -174,7 +174,7 @@ class PrivacySection(PrivacyFigures):
 
 
 class IndexEntry(Finite):
-    """Where a required field stands."""
+    """The place of a required field."""
 
     field: Public[str]
     title: Public[str]
@@ -182,7 +182,7 @@ class IndexEntry(Finite):
 
 
 class Seal(Finite):
-    """F26. Whether the report is as it was written."""
+    """F26: shows whether the report is as it was written."""
 
     scheme: Public[str]
     sha256: Public[str] = Field(pattern=r"^[0-9a-f]{64}$")
@@ -193,7 +193,7 @@ class Seal(Finite):
 
 
 class ReportDocument(Finite):
-    """A privacy report. Losses are rounded up, what remains is rounded down."""
+    """A privacy report. Losses are rounded up, remaining budgets are rounded down."""
 
     format: Public[Literal["datalens-report/3"]]
     view: Public[Literal["owner", "releasable"]]
@@ -245,24 +245,24 @@ class ReportDocument(Finite):
         return self
 
     def sealed(self) -> dict[str, Any]:
-        """As JSON, with the seal over everything else."""
+        """Return the report as JSON, with the seal over everything else."""
         content = self.as_given()
         return {**content, "seal": {**content["seal"], "sha256": compute_seal(content)}}
 
     def as_given(self) -> dict[str, Any]:
-        """As JSON; what only some reports have is left out of the others."""
+        """Return the report as JSON, without the members that only others have."""
         absent = {name for name in _OPTIONAL if getattr(self, name) is None}
         return self.model_dump(mode="json", exclude=absent)
 
     def _of_the_account(self) -> tuple[object, ...]:
-        """What changes if another upload shares a record with this one."""
+        """Return everything that changes if another upload shares a record with this one."""
         account = (self.seal.account_entries, self.seal.account_head, self.dataset.fingerprint.value)
         opened_on = _DATE.fullmatch(self.privacy.policy.set_on)
         return (*account, opened_on, self.privacy.lifetime, self.privacy.linked_datasets)
 
 
 def compute_seal(content: dict[str, Any]) -> str:
-    """SHA-256 over everything but the seal and the signature."""
+    """Hash everything but the seal and the signature by SHA-256."""
     sealed = {key: value for key, value in content.items() if key not in ("seal", MEMBER)}
     canonical = json.dumps(sealed, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()
@@ -291,7 +291,7 @@ def check(content: bytes) -> None:
 
 
 def json_schema() -> dict[str, Any]:
-    """The published JSON Schema: every member is required, none is added."""
+    """Return the published JSON Schema: every member is required, none may be added."""
     schema = ReportDocument.model_json_schema(mode="serialization")
     for model in (schema, *schema["$defs"].values()):
         if "properties" in model:

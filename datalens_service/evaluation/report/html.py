@@ -39,7 +39,7 @@ _HINTS: Final = {"lower": "lower is closer", "higher": "higher is better"}
 
 
 def page(view: dict[str, Any], pictures: Pictures | None) -> str:
-    """The page of a view; the JSON twin of the same view says the same."""
+    """Render the page of a view, which states the same as its JSON."""
     # Every drawing escapes its own texts.
     drawings = {name: Markup(svg) for name, svg in _drawings(view, pictures).items()}  # noqa: S704
     return _TEMPLATE.render(
@@ -89,13 +89,13 @@ def _accuracies(measures: list[dict[str, Any]]) -> list[Bar]:
 
 
 def _by_extractor(measures: list[dict[str, Any]]) -> dict[ExtractorKind, list[dict[str, Any]]]:
-    """Fidelity figures, those of each extractor apart: their scales have nothing to do with each other."""
+    """Group fidelity figures by extractor, whose scales have nothing to do with each other."""
     groups = {kind: [one for one in measures if _extractor(one) == kind] for kind in EXTRACTOR_TITLES}
     return {kind: group for kind, group in groups.items() if group}
 
 
 def _extractor(measure: dict[str, Any]) -> str | None:
-    """Extractor of a fidelity figure; None for all others."""
+    """Return the extractor of a fidelity figure; None for all others."""
     variant = METRICS[measure["name"]].variant
     return variant if measure["basis"] is not None and variant in EXTRACTOR_TITLES else None
 
@@ -116,7 +116,7 @@ def _metric(measure: dict[str, Any]) -> MetricBars:
 
 
 def _parameters(mechanism: dict[str, Any]) -> str:
-    """What the columns of the table do not show, as text."""
+    """Join the parameters that the table has no column for."""
     return ", ".join(f"{key} {value}" for key, value in mechanism.items() if key not in _COLUMNS)
 
 
@@ -125,7 +125,7 @@ def _tier_number(tier: Tier | FormerTier) -> str:
 
 
 def _grouped(fraction: str) -> str:
-    """A whole number with its thousands set apart; a fraction as it is."""
+    """Separate the thousands of a whole number; a fraction stays as it is."""
     return f"{int(fraction):,}" if fraction.isdigit() else fraction
 
 

@@ -1,6 +1,6 @@
 """The fixed sentences of a report.
 
-"Guarantee" is said of the privacy budget and of nothing else. No figure for ε stands without its δ.
+"Guarantee" means the privacy budget and nothing else. No figure for ε stands without its δ.
 """
 
 from typing import Final
@@ -9,7 +9,7 @@ from datalens_service.data.export.licence import OF_PUBLIC_IMAGES
 
 SETTING: Final = (
     "Central differential privacy. The operator of this service holds the raw images and is trusted with them; "
-    "nobody who receives what was released has to be."
+    "recipients of releases need not be trusted."
 )
 
 PLUGIN: Final = (
@@ -29,7 +29,7 @@ _TIER: Final = (
 )
 TIERS: Final[dict[str, str]] = {
     "tier_1": _TIER.format(tier=1),
-    "tier_2": _TIER.format(tier=2) + " What an attacker may reach differs by much within that tier: the bound above is "
+    "tier_2": _TIER.format(tier=2) + " The success of attackers varies widely within that tier; the bound above is "
     "what counts.",
     "tier_3": _TIER.format(tier=3) + " Nobody should claim formal privacy protection; the budget still bounds what is "
     "released.",
@@ -112,7 +112,7 @@ GROUPED: Final = (
 
 GROUPS_IGNORED: Final = (
     "People with several records: the upload named whom each record belongs to, and its owner chose to protect single "
-    "records. What is told of a person with k records is bounded by the loss of all k together.",
+    "records. The loss of a person with k records is bounded by the loss of all k together.",
 )
 
 COVERED: Final = (
@@ -124,13 +124,13 @@ COVERED: Final = (
 )
 
 NOT_COVERED: Final = (
-    "Near-duplicates. The unit of protection is one {unit}. Whoever counts as several, or whose images resemble "
-    "each other closely, is protected less; so is somebody of whom another data set holds other images.",
+    "Near-duplicates. The unit of protection is one {unit}. Somebody who counts as several, whose images resemble "
+    "each other closely, or who has images in another data set, is protected less.",
     "The choice of parameters. If they were chosen by looking at results on the private images, that look was not "
     "charged.",
     "Test images that were not declared public. Figures measured on them are for the owner only and are not charged.",
     "Side channels: running time, memory and hardware of the machine that trained.",
-    "What is true of everybody. The synthetic images show something of what classes look like, and conclusions drawn "
+    "Facts about everybody. The synthetic images show something of what classes look like, and conclusions drawn "
     "from that may concern people who took no part.",
     "Fairness between groups. Noise hides small groups first: rare classes and unusual images come out worse.",
 )
@@ -150,7 +150,7 @@ NEVER_RELEASED: Final = (
 
 RETENTION: Final = (
     "The raw images stay with the service, or in the folder of a run without one, until the owner deletes them. In a "
-    "service, what was spent stays on the account after that."
+    "service, spending stays on the account after that."
 )
 
 LIFETIME: Final = (
@@ -161,8 +161,8 @@ LIFETIME: Final = (
 NO_ACCOUNT: Final = "No account was kept of this run."
 
 LIFETIME_WITHHELD: Final = (
-    "The lifetime budget of these records is in the owner's copy. Whoever holds several releases from the same records "
-    "adds up their μ²; μ of each job is in its proof, privacy.json."
+    "The lifetime budget of these records is in the owner's copy. If you hold several releases from the same "
+    "records, add up their μ²; μ of each job is in its proof, privacy.json."
 )
 
 FINGERPRINT: Final = (
@@ -184,12 +184,12 @@ OWNER_NOTICE: Final = (
 
 
 def about(sentences: tuple[str, ...], unit: str, records: int = 1) -> tuple[str, ...]:
-    """The sentences with the owner's word for one privacy unit, and the most images it may have."""
+    """Fill in the owner's word for one privacy unit, and the most images it may have."""
     return tuple(sentence.replace("{unit}", unit).replace("{records}", f"{records:,}") for sentence in sentences)
 
 
 INDIVIDUAL: Final = (
     "Realised individual ε of all units, as one noisy histogram that was charged like any release; mean and quantiles "
-    "follow from it alone. They describe what training happened to cost. The guarantee of every unit is the ε of the "
+    "follow from it alone. They describe the actual cost of training. The guarantee of every unit is the ε of the "
     "job."
 )

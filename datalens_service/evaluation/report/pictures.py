@@ -1,4 +1,4 @@
-"""Pictures of released images for the report: samples of every class, and what lies next to what.
+"""Pictures of released images for the report: samples of every class, and nearest neighbours.
 
 Everything here is drawn from the generator: post-processing, free, and without a private image.
 """
@@ -27,7 +27,7 @@ _BLOCK: Final = 256
 
 
 class NeighbourRow(NamedTuple):
-    """One synthetic image and the synthetic images next to it."""
+    """One synthetic image and its nearest synthetic images."""
 
     label: int
     image: Images
@@ -39,7 +39,7 @@ class NeighbourRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Pictures:
-    """What the report shows of the released images.
+    """The released images that the report shows.
 
     Attributes:
         samples: uint8 (classes · COLUMNS, height, width, channels), class by class.
@@ -50,20 +50,19 @@ class Pictures:
     labels: Labels
     neighbours: tuple[NeighbourRow, ...]
     public: bool = False
-    """Whether these are public images, or parts of them."""
+    """True if these are public images, or parts of them."""
 
     @property
     def kind(self) -> str:
-        """In a word."""
         return "public" if self.public else "synthetic"
 
 
 def draw_pictures(generator: Generator, packed: int) -> Pictures:
-    """Draw what the report shows.
+    """Draw the pictures of a report.
 
     Args:
         generator: Released.
-        packed: Images that are handed out with it; neighbours are looked for among the first of them.
+        packed: Number of images that are handed out with it; neighbours come from the first of them.
     """
     classes = generator.schema.num_classes
     labels = np.repeat(np.arange(min(classes, MOST_CLASSES)), COLUMNS)
@@ -73,7 +72,7 @@ def draw_pictures(generator: Generator, packed: int) -> Pictures:
 
 
 def neighbours(images: Images, labels: Labels, rows: int) -> tuple[NeighbourRow, ...]:
-    """The first image of each of the first `rows` classes, with the others that lie nearest to it in L2."""
+    """Return the first image of each of the first `rows` classes, with the other images nearest to it in L2."""
     firsts = [np.flatnonzero(labels == label)[:1] for label in range(rows)]
     return tuple(_row(images, labels, int(first[0])) for first in firsts if first.size)
 
@@ -95,7 +94,7 @@ _LONGEST_LABEL: Final = 16
 
 
 def sample_gallery(pictures: Pictures, class_names: Sequence[str]) -> str:
-    """Ten released images of each class, one class per row."""
+    """Draw ten released images of each class, one class per row."""
     shown = [int(label) for label in np.unique(pictures.labels)]
     size = _tile(pictures.samples)
     step = size[0] + _GAP
@@ -109,7 +108,7 @@ def sample_gallery(pictures: Pictures, class_names: Sequence[str]) -> str:
 
 
 def neighbour_gallery(pictures: Pictures, class_names: Sequence[str]) -> str:
-    """A released image of each class on the left, then the released images nearest to it."""
+    """Draw a released image of each class on the left, then its nearest released images."""
     size = _tile(pictures.samples)
     step, apart = size[0] + _GAP, _LABEL + size[1] + 26
     height = 22 + step * len(pictures.neighbours)
@@ -129,7 +128,7 @@ def neighbour_gallery(pictures: Pictures, class_names: Sequence[str]) -> str:
 
 
 def _tile(images: Images) -> tuple[float, float]:
-    """Height and width of a tile, in the image's own proportions."""
+    """Return height and width of a tile, in the image's own proportions."""
     height, width = images.shape[1:3]
     return _TILE * height / max(height, width), _TILE * width / max(height, width)
 
@@ -142,7 +141,7 @@ def _name(svg: Element, name: str, middle: float) -> None:
 def _strip(
     svg: Element, pictures: Pictures, images: Images, left: float, top: float, size: tuple[float, float]
 ) -> None:
-    """Images side by side, each a PNG that says what it is."""
+    """Add images side by side, each a PNG with a note that it is synthetic or public."""
     encode = encode_public_png if pictures.public else encode_png
     for place, image in enumerate(images):
         source = "data:image/png;base64," + base64.b64encode(encode(image)).decode("ascii")

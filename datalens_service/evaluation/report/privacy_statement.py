@@ -1,4 +1,4 @@
-"""The privacy part of a report: what was charged, what it means at several δ, and what it does not cover.
+"""The privacy part of a report: the charge, its meaning at several δ, and its limits.
 
 Every number is a function of public parameters and of the ledger; no private record enters. Losses are rounded up.
 """
@@ -39,7 +39,7 @@ from datalens_service.strict import Frozen
 
 Tier = Literal["tier_1", "tier_2", "tier_3"]
 FormerTier = Literal["strong", "reasonable", "none"]
-"""The same in cards and reports of versions up to 0.1, which can still be read."""
+"""Tiers in cards and reports of versions up to 0.1, which can still be read."""
 _SINCE: Final[dict[str, Tier]] = {"strong": "tier_1", "reasonable": "tier_2", "none": "tier_3"}
 
 _SMALL_DELTA = 1e-6
@@ -49,7 +49,7 @@ _ZERO_OUT, _REPLACE_ONE = NeighboringRelation.ZERO_OUT, NeighboringRelation.REPL
 
 
 class Point(Frozen):
-    """One point of the ε-δ curve; ε is rounded up."""
+    """A point of the ε-δ curve; ε is rounded up."""
 
     chosen: Public[str] = Field(description="Why this δ.")
     delta: Public[Stated]
@@ -57,7 +57,7 @@ class Point(Frozen):
 
 
 class Guarantee(Frozen):
-    """What the charged units bound under one neighbouring relation; every figure is rounded up."""
+    """Bounds that follow from the charged units under one neighbouring relation; every figure is rounded up."""
 
     relation: Public[NeighboringRelation]
     meaning: Public[str]
@@ -74,7 +74,6 @@ class Guarantee(Frozen):
 
     @property
     def epsilon(self) -> float:
-        """ε at the requested δ."""
         return self.points[0].epsilon
 
 
@@ -90,7 +89,7 @@ class Lifetime(Frozen):
 
 
 class Scope(Frozen):
-    """What the guarantee is about, in plain sentences."""
+    """The subject of the guarantee, in plain sentences."""
 
     public: Public[tuple[str, ...]]
     covered: Public[tuple[str, ...]]
@@ -108,7 +107,7 @@ class Scope(Frozen):
         *,
         groups_ignored: bool = False,
     ) -> Scope:
-        """The sentences with the owner's word for one privacy unit, and those about public inputs of training."""
+        """Fill in the owner's word for one privacy unit, and the sentences about public inputs of training."""
         wording = choose_wording(result)
         used = describe_public_inputs(public_inputs) or phrases.PUBLIC[-1:]
         grouped = phrases.GROUPED if records_per_unit > 1 else ()
@@ -123,7 +122,7 @@ class Scope(Frozen):
 
 
 class PrivacyFigures(Frozen):
-    """What a statement and the document made of it have in common."""
+    """Figures that a statement and the document made of it have in common."""
 
     setting: Public[str]
     unit: Public[str]
@@ -154,7 +153,7 @@ class PrivacyStatement(PrivacyFigures):
     releases: AllPublic[tuple[PlannedRelease, ...]]
 
     def guarantee(self) -> str:
-        """The sentence of the guarantee of the job."""
+        """State the guarantee of the job in one sentence."""
         charge = Charge(self.headline.units, self.headline.slack)
         unit = PrivacyUnit(self.unit, self.records_per_unit)
         return job_guarantee(unit, self.headline.epsilon, self.delta, charge, self.replace_one.epsilon)
@@ -176,18 +175,18 @@ def privacy_statement(
     result: str = "generator",
     public_inputs: PublicInputs = NO_PUBLIC_INPUTS,
 ) -> PrivacyStatement:
-    """The privacy part of the report of one job.
+    """Build the privacy part of the report of one job.
 
     Args:
         releases: Releases that were made, in order.
-        units_charged: What the ledger says under zero-out; more than the releases cost if a crash lost one.
-        slack_charged: The same of its slack, in 1e-18 of δ.
-        epsilon_limit: What the job might spend at δ.
+        units_charged: Units in the ledger under zero-out; more than the releases cost if a crash lost one.
+        slack_charged: Slack in the ledger, in 1e-18 of δ.
+        epsilon_limit: ε that the job might spend at δ.
         limit_units: The same in ledger units.
         unit: The owner's word for one privacy unit.
         records_per_unit: Most training images of one unit, public.
-        groups_ignored: Whether every record is a unit although the upload said which belong together.
-        public_inputs: What the result rests on beside private records.
+        groups_ignored: True if every record is a unit although the upload said which belong together.
+        public_inputs: Inputs of the result beside private records.
 
     Raises:
         LedgerCorrupt: Less was charged than the releases cost.
@@ -222,7 +221,7 @@ def privacy_statement(
 
 
 def describe_public_inputs(inputs: PublicInputs) -> tuple[str, ...]:
-    """What is said of each that there is: public images that were used, an encoder, a generator."""
+    """Describe each public input that there is: images, an encoder, a generator."""
     about_images = () if inputs.images is None else (_describe_source(inputs.images),)
     weights = ((phrases.PUBLIC_ENCODER, inputs.encoder), (phrases.PUBLIC_GENERATOR, inputs.generator))
     return (*about_images, *(said.format(**used.model_dump()) for said, used in weights if used is not None))
@@ -240,12 +239,12 @@ def _describe_source(source: PublicSource) -> str:
 
 
 def has_directions(releases: Sequence[PlannedRelease]) -> bool:
-    """Whether noise is on directions, where it is not exact."""
+    """Tell whether noise is on directions, where it is not exact."""
     return any(isinstance(release.mechanism, VonMisesFisherSum) for release in releases)
 
 
 def has_sampling(releases: Sequence[PlannedRelease]) -> bool:
-    """Whether batches are sampled, so that coins are secret as noise is."""
+    """Tell whether batches are sampled, so that coins are secret as noise is."""
     return any(isinstance(release.mechanism.block(), PoissonSampling) for release in releases)
 
 
@@ -256,7 +255,7 @@ def _accountant(releases: Sequence[PlannedRelease], slack_charged: int) -> str:
 
 
 def first_releases(releases: Sequence[PlannedRelease], steps: int) -> tuple[PlannedRelease, ...]:
-    """The part of a plan that was carried out: its first `steps` releases."""
+    """Return the part of a plan that was carried out: its first `steps` releases."""
     made = []
     for release in releases:
         count = min(release.count, steps)
@@ -267,19 +266,19 @@ def first_releases(releases: Sequence[PlannedRelease], steps: int) -> tuple[Plan
 
 
 def classify_epsilon(epsilon: float) -> Tier:
-    """Tier of ε by Ponomareva et al. 2023, “How to DP-fy ML”, section 5.2."""
+    """Return the tier of ε by Ponomareva et al. 2023, “How to DP-fy ML”, section 5.2."""
     if epsilon <= _TIER_1:
         return "tier_1"
     return "tier_2" if epsilon <= _TIER_2 else "tier_3"
 
 
 def current_tier(tier: Tier | FormerTier) -> Tier:
-    """What a tier of any version is called now."""
+    """Return the present name of a tier of any version."""
     return _SINCE.get(tier) or cast(Tier, tier)
 
 
 def true_positive_rate(mu: float, false_positive_rate: float, slack: float = 0.0) -> float:
-    """Largest true positive rate of any membership attack on a μ-GDP release, rounded up to four digits.
+    """Return the largest true positive rate of any membership attack on a μ-GDP release, rounded up to four digits.
 
     Dong, Roth & Su 2022, Section 2: the Gaussian trade-off curve, Φ(Φ⁻¹(FPR) + μ); a slack adds to it.
     """
@@ -287,12 +286,12 @@ def true_positive_rate(mu: float, false_positive_rate: float, slack: float = 0.0
 
 
 def membership_advantage(mu: float, slack: float = 0.0) -> float:
-    """Largest difference of true and false positive rate, 2Φ(μ/2) − 1 and the slack, rounded up to four digits."""
+    """Return the largest difference of true and false positive rate, 2Φ(μ/2) − 1 + slack, rounded up to four digits."""
     return min(1.0, round_up(2 * float(ndtr(mu / 2)) - 1 + slack, 4))
 
 
 def _deltas(requested: float, num_units: int) -> dict[float, str]:
-    """Every δ of interest, with the reason for it; δ may have been requested to be one of the others."""
+    """Return every δ of interest, with the reason for it; δ may have been requested to be one of the others."""
     below_small = round_down_significant(num_units**-1.1)
     reasons = {requested: "requested"}
     reasons.setdefault(_SMALL_DELTA, "one in a million")
@@ -323,7 +322,7 @@ def _guarantee(relation: NeighboringRelation, charge: Charge, deltas: dict[float
 
 
 def _replace_one_units(releases: Sequence[PlannedRelease], units_charged: int) -> int:
-    """Units under replace-one; a charge whose release was lost is taken at the worst factor of any release."""
+    """Return the units under replace-one; a lost release is taken at the worst factor of any release."""
     costs = [(release.cost(), release.cost(_REPLACE_ONE)) for release in releases]
     lost = units_charged - sum(zero_out for zero_out, _ in costs)
     if lost < 0:

@@ -1,4 +1,4 @@
-"""Every way in which this product reads private images: who sees what depends on them, and where it happens.
+"""Every way in which this product reads private images: what depends on them, who sees it, and where it happens.
 
 The table in each report is made from this registry. A module that reads records names its reads in a constant
 `PRIVATE_READS`, an operation that shows what depends on them in `Rule.shows` (api/security/permissions.py). Tests walk
@@ -32,8 +32,8 @@ class JobFacts:
     """Public facts about a job that decide which reads it has.
 
     Attributes:
-        served: Whether it belongs to a service, with addresses and pages; False for `datalens train`.
-        holdout: Whether a data set was named that is set aside.
+        served: True if it belongs to a service, with addresses and pages; False for `datalens train`.
+        holdout: True if a data set was named that is set aside.
     """
 
     served: bool
@@ -42,7 +42,6 @@ class JobFacts:
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any], *, served: bool) -> JobFacts:
-        """The facts of a job."""
         evaluation = spec.get("evaluation", {})
         measured = bool(evaluation.get("enabled", False))
         return cls(served, measured, measured and evaluation.get("holdout") is not None)
@@ -56,9 +55,9 @@ class PrivateRead:
     """One way in which private images are read.
 
     Attributes:
-        status: What it is to the guarantee.
-        audience: Who sees what depends on the images, beyond what the guarantee covers.
-        otherwise: What a report says where `happens` is false.
+        status: Its relation to the guarantee.
+        audience: Those who see what depends on the images, beyond what the guarantee covers.
+        otherwise: The statement of a report where `happens` is false.
         results: Kinds of released models whose reports list it; None is all.
     """
 

@@ -6,15 +6,15 @@ from datalens_service.evaluation.report import phrases
 
 
 class ResultWording(NamedTuple):
-    """What a report says of one kind of released model; `{unit}` is the owner's word for a privacy unit.
+    """Sentences about one kind of released model; `{unit}` is the owner's word for a privacy unit.
 
     Attributes:
-        synthetic: Whether synthetic images are released.
-        made: What it is, before "from the private images of {n} {unit}s".
-        studied: What somebody studies who wants to tell whether one unit took part.
-        covered: What the guarantee covers.
-        released: What leaves.
-        never_released: What stays.
+        synthetic: True if synthetic images are released.
+        made: Description of the model, before "from the private images of {n} {unit}s".
+        studied: The thing that an attacker studies to tell whether one unit took part.
+        covered: The guarantee covers this.
+        released: The values that leave.
+        never_released: The values that stay.
     """
 
     synthetic: bool
@@ -51,7 +51,7 @@ _PUBLIC_IMAGES: Final = ResultWording(
         "The public images. They show what, and whom, they showed before: rights and licence stay as they were, and "
         "people in them are people.",
         *phrases.NOT_COVERED[:4],
-        "What is true of everybody. The labels show how classes differ, and conclusions drawn from that may concern "
+        "Facts about everybody. The labels show how classes differ, and conclusions drawn from that may concern "
         "people who took no part.",
         phrases.NOT_COVERED[5],
     ),
@@ -79,9 +79,9 @@ _CLASSIFIER: Final = ResultWording(
     ),
     not_covered=(
         *phrases.NOT_COVERED[:3],
-        "Images that somebody sends to the classifier: whoever computes a prediction sees them.",
+        "Images that somebody sends to the classifier: the service that computes a prediction sees them.",
         phrases.NOT_COVERED[3],
-        "What is true of everybody. The classifier tells what the classes have in common, and conclusions drawn from "
+        "Facts about everybody. The classifier shows what the classes have in common, and conclusions drawn from "
         "that may concern people who took no part.",
         phrases.NOT_COVERED[5],
     ),
@@ -92,7 +92,7 @@ _CLASSIFIER: Final = ResultWording(
 )  # fmt: skip
 
 PUBLIC_IMAGES: Final = "public images"
-"""What a generator is called that hands out public images, or parts of them."""
+"""The kind of a generator that hands out public images, or parts of them."""
 
 _WORDING: Final = {"generator": _GENERATOR, PUBLIC_IMAGES: _PUBLIC_IMAGES, "classifier": _CLASSIFIER}
 _MODEL: Final = ResultWording(
@@ -108,5 +108,5 @@ _MODEL: Final = ResultWording(
 
 
 def choose_wording(result: str) -> ResultWording:
-    """What is said of a kind of released model; of a new kind what is true of any."""
+    """Choose the sentences for a kind of released model; a new kind gets those that are true of any."""
     return _WORDING.get(result, _MODEL)

@@ -1,4 +1,4 @@
-"""How the privacy loss grew release by release, and every pair of ε and δ that it amounts to."""
+"""The growth of the privacy loss release by release, and every pair of ε and δ that it amounts to."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -17,7 +17,7 @@ _CURVE_DELTAS: Final = tuple(float(f"{digit}e-{power}") for power in range(1, 13
 
 
 class SpendPoint(Frozen):
-    """What had been spent when so many releases were made; ε is rounded up."""
+    """The loss after so many releases; ε is rounded up."""
 
     releases: Public[int] = Field(ge=0, description="Made so far.")
     release: Public[str] = Field(description="The last of them.")
@@ -34,11 +34,11 @@ class CurvePoint(Frozen):
 
 
 def spend_path(releases: Sequence[PlannedRelease], charged: Charge, delta: float) -> tuple[SpendPoint, ...]:
-    """The account of a job after each release; at most about a hundred points, the last one with everything charged.
+    """Return the account of a job after each release: about a hundred points at most, the last with everything charged.
 
     Args:
         releases: In order.
-        charged: What the ledger says; more than the releases cost if a crash lost one.
+        charged: The charge in the ledger; more than the releases cost if a crash lost one.
     """
     total = sum(release.count for release in releases)
     every = max(1, total // _MOST_POINTS)
@@ -50,7 +50,7 @@ def spend_path(releases: Sequence[PlannedRelease], charged: Charge, delta: float
 
 
 def curve(charged: Charge) -> tuple[CurvePoint, ...]:
-    """ε over δ of everything charged; all pairs hold at once. Below the slack there is no ε."""
+    """Return ε over δ of everything charged; all pairs hold at once. Below the slack there is no ε."""
     return tuple(
         CurvePoint(delta=delta, epsilon=stated_epsilon(charged, delta))
         for delta in _CURVE_DELTAS

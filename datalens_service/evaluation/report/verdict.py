@@ -1,4 +1,4 @@
-"""A verdict: what figures mean for the owner of the private images, in a sentence or two. For the owner alone.
+"""A verdict: the meaning of figures for the owner of the private images, in a sentence or two. For the owner alone.
 
 It rests on private figures, so no view that may be passed on holds it. Differences within two standard errors are
 ties.
@@ -18,17 +18,17 @@ _SIMPLER: Final = {
 }
 _ERRORS_OF_A_TIE: Final = 2
 _UNKNOWN_ERROR: Final = 1.0
-"""In points, where the number of test images is not known."""
+"""Error in points, where the number of test images is not known."""
 _APART: Final = 2.0
 """Points that whole numbers show well enough."""
 _UNEQUAL: Final = 1.25
-"""Test images of the most frequent class, over those of equal classes, from which averages over classes are told."""
+"""Ratio of the most frequent class to equal classes, in test images, from which averages over classes are stated."""
 
 Grade = Literal["unknown", "useless", "worse", "even", "useful"]
 
 
 class Verdict(NamedTuple):
-    """What is said.
+    """A grade, and the sentences that explain it.
 
     Attributes:
         grade: For training classifiers: worse and even are against the best simpler release.
@@ -39,14 +39,14 @@ class Verdict(NamedTuple):
 
 
 class ClassShare(NamedTuple):
-    """Test images of one class, and the percent of them that were labelled rightly."""
+    """Test images of one class, and the percentage of them that were labelled rightly."""
 
     images: int
     accuracy: float
 
 
 class Figures(NamedTuple):
-    """What a verdict rests on: percent of test images that are labelled rightly; None where it was not measured.
+    """The basis of a verdict: percentages of test images that are labelled rightly; None where not measured.
 
     Attributes:
         guessing: What guesses reach, over equal classes.
@@ -75,7 +75,7 @@ class Figures(NamedTuple):
 
     @classmethod
     def from_report(cls, report: Mapping[str, Any]) -> Figures:
-        """Those of an owner's report, given as JSON; of an older one too."""
+        """Read the figures of an owner's report, given as JSON; of an older one too."""
         measures = {one["name"]: one for one in report["measures"]}
         own = next((measures[name] for name in _OWN if name in measures), None)
         known = cls(
@@ -105,18 +105,18 @@ class Figures(NamedTuple):
 
     @property
     def balanced(self) -> float | None:
-        """Mean over classes."""
+        """Return the mean accuracy over classes."""
         return sum(one.accuracy for one in self.classes) / len(self.classes) if self.classes else None
 
     @property
     def majority(self) -> float:
-        """What naming the most frequent class always reaches."""
+        """Return the accuracy of always naming the most frequent class."""
         images = [one.images for one in self.classes]
         return 100 * max(images) / sum(images) if images else self.guessing
 
     @property
     def unequal(self) -> bool:
-        """Whether accuracy hides how classes fare."""
+        """Tell whether classes are so unequal that accuracy hides those that fare badly."""
         return self.majority > _UNEQUAL * self.guessing
 
     def tie(self, percent: float) -> float:
@@ -126,7 +126,7 @@ class Figures(NamedTuple):
         return _ERRORS_OF_A_TIE * math.hypot(sampled, self.spread / math.sqrt(self.seeds))
 
     def tells_classes_apart(self) -> bool:
-        """Whether classes are told apart better than by guessing, each class counting alike."""
+        """Tell whether classes are told apart better than by guessing, each class counting alike."""
         reached = self.accuracy if self.balanced is None else self.balanced
         return reached is not None and reached > self.guessing + self.tie(self.guessing)
 
@@ -216,18 +216,18 @@ def _of_unequal_classes(figures: Figures, accuracy: float) -> str:
 
 
 def _against(one: float, other: float, digits: int = 0) -> str:
-    """Two figures with as many digits as tell them apart, at least."""
+    """Format two figures with as many digits as tell them apart, at least."""
     digits = digits if abs(one - other) >= _APART else 1
     return f"{_rounded(one, digits)} against {_rounded(other, digits)} %"
 
 
 def _rounded(percent: float, digits: int = 0) -> str:
-    """As tables have it, or in whole numbers with halves up."""
+    """Round as tables do, or to whole numbers with halves up."""
     return f"{percent:.{digits}f}" if digits else str(math.floor(percent + 0.5))
 
 
 def _classes(report: Mapping[str, Any]) -> Sequence[ClassShare]:
-    """Of the standard classifier, or of a released one."""
+    """Read the classes of the standard classifier, or of a released one."""
     if report.get("confusion") is not None:
         rows = [(sum(counts), counts[index]) for index, counts in enumerate(report["confusion"]["counts"])]
         return [ClassShare(images, 100 * right / images) for images, right in rows if images]
@@ -237,11 +237,11 @@ def _classes(report: Mapping[str, Any]) -> Sequence[ClassShare]:
 
 
 def judge_attack(auc: float, interval: tuple[float, float], allowed: float | None) -> str:
-    """What an attack on membership reached, in a sentence.
+    """Judge an attack on membership in a sentence.
 
     Args:
         auc: Area under the ROC curve; one half is chance.
-        interval: 95 % of the area.
+        interval: 95 % interval of the area.
         allowed: Largest area that μ allows; None where no μ holds.
     """
     low, high = interval
@@ -259,7 +259,7 @@ def judge_attack(auc: float, interval: tuple[float, float], allowed: float | Non
 
 
 def judge_inversion(gradients: str, error: float, interval: tuple[float, float]) -> str:
-    """What an attacker sees of images in raw or released gradients; an error of 1 is that of an even grey."""
+    """Judge what an attacker sees of images in raw or released gradients; an error of 1 is that of an even grey."""
     low, high = interval
     seen = "images better than" if high < 1 else "no more than"
     errors = f"{error:.3f} ({low:.3f} to {high:.3f})"

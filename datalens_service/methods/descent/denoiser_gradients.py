@@ -1,6 +1,6 @@
-"""What units add to the gradients of a denoiser: contributions, at weights that were released.
+"""Contributions of units to the gradients of a denoiser, at weights that were released.
 
-What noise a record gets depends on that record and the seed alone: one that leaves the data set must not change the
+The noise that a record gets depends on that record and the seed alone: one that leaves the data set must not change the
 noise of others, so noise is chosen by the content of the image, not by its position.
 """
 
@@ -33,7 +33,7 @@ _SEED_OF_HASH: Final = 20_221_206
 
 
 def hash_images(images: Tensor) -> Tensor:
-    """int64 (n,): each a function of its own image (n, …) of bytes, spread over 64 bits."""
+    """Hash images of bytes (n, …) to int64 (n,), each from its own image, spread over 64 bits."""
     rows = images.flatten(1)
     rng = np.random.default_rng(_SEED_OF_HASH)
     factors = torch.from_numpy(rng.integers(-(2**63), 2**63, rows.shape[1], dtype=np.int64)).to(rows.device)
@@ -48,7 +48,7 @@ class NoiseBank:
     Attributes:
         fields: float32 (size, d) standard normal; the size is a power of two.
         log_stddevs: (size,) standard normal quantiles of noise levels.
-        multiplier: Odd; spreads hashes over the fields, in another way at every step.
+        multiplier: Odd number that spreads hashes over the fields, in another way at every step.
     """
 
     fields: Tensor
@@ -57,7 +57,7 @@ class NoiseBank:
 
     @classmethod
     def draw(cls, dimensions: int, rng: np.random.Generator, device: torch.device) -> NoiseBank:
-        """Noise for images of so many numbers; about 16 MiB of it."""
+        """Draw noise for images of so many numbers; about 16 MiB of it."""
         bits = min(_LARGEST_LOG_SIZE, max(1, (_NUMBERS // dimensions).bit_length() - 1))
         fields = rng.standard_normal((2**bits, dimensions), dtype=np.float32)
         levels = rng.standard_normal(2**bits, dtype=np.float32)
@@ -65,10 +65,10 @@ class NoiseBank:
         return cls(torch.from_numpy(fields).to(device), torch.from_numpy(levels).to(device), multiplier)
 
     def choose(self, hashes: Tensor, draws: int) -> tuple[Tensor, Tensor]:
-        """Standard deviations (n, draws) and standard normal noise (n, draws, d) of records with these hashes (n,).
+        """Choose standard deviations (n, draws) and standard normal noise (n, draws, d) for records.
 
         Args:
-            hashes: As `hash_images` gave them.
+            hashes: (n,) from `hash_images`.
             draws: Noisy copies of a record.
         """
         size = len(self.fields)
@@ -80,23 +80,23 @@ class NoiseBank:
 
 
 _RECORDS_PER_GROUP: Final = 1024
-"""Whose noisy copies are made together."""
+"""Number of records whose noisy copies are made together."""
 
 
 class NoisyCopies(NamedTuple):
-    """How records are shown to a denoiser, and how it learns from them."""
+    """The way records are shown to a denoiser, and how it learns from them."""
 
     gradients: PerRecordGradients
-    """Of a `PackedDenoiser`."""
+    """Gradients of a `PackedDenoiser`."""
     schema: Schema
     draws: int
-    """Noisy copies of a record."""
+    """Number of noisy copies of a record."""
     seed: int
-    """Public, of the noise of a step."""
+    """Public seed of the noise of a step."""
 
     @classmethod
     def from_denoiser(cls, denoiser: Denoiser, draws: int) -> Self:
-        """At the weights of a denoiser when gradients are taken."""
+        """Use the weights that the denoiser has when gradients are taken."""
         gradients = PerRecordGradients(PackedDenoiser(denoiser, draws), denoising_error)
         schema = denoiser.shape.schema
         widths = (draws * (schema.dimensions + 1) + schema.num_classes, schema.dimensions)
@@ -105,7 +105,7 @@ class NoisyCopies(NamedTuple):
         return cls(gradients, schema, draws, seed=0)
 
     def pack(self, images: Tensor, labels: Tensor, bank: NoiseBank) -> list[Tensor]:
-        """Packed noisy copies of records, and the records without noise."""
+        """Pack noisy copies of records, and return them with the records without noise."""
         stddevs, noise = bank.choose(hash_images(images), self.draws)
         clean = images.flatten(1).to(torch.float32) / 127.5 - 1
         copies = clean[:, None] + stddevs[:, :, None] * noise
@@ -119,7 +119,7 @@ def denoiser_gradients(rows: UnitRows, copies: NoisyCopies) -> Iterator[Tensor]:
 
 
 def _record_gradients(rows: UnitRows, copies: NoisyCopies) -> Iterator[Tensor]:
-    """(records, weights), chunk by chunk."""
+    """Yield gradients (records, weights), chunk by chunk."""
     bank = NoiseBank.draw(copies.schema.dimensions, np.random.default_rng(copies.seed), rows.units.device)
     groups = (torch.split(values, _RECORDS_PER_GROUP) for values in (rows.images, rows.labels))
     for images, labels in zip(*groups, strict=True):
@@ -134,7 +134,7 @@ class PackedDenoiser(nn.Module):
         self.denoiser, self._draws = denoiser, draws
 
     def forward(self, packed: Tensor) -> tuple[Tensor, Tensor]:
-        """(draws, d) images without noise, and weights (draws,) of their errors, of one row (1, …)."""
+        """Denoise one row (1, …): return images (draws, d) and the weights of their errors (draws,)."""
         schema, draws = self.denoiser.shape.schema, self._draws
         sizes = [draws * schema.dimensions, draws, schema.num_classes]
         copies, stddevs, one_hot = torch.split(packed, sizes, dim=1)
@@ -144,6 +144,6 @@ class PackedDenoiser(nn.Module):
 
 
 def denoising_error(denoised: tuple[Tensor, Tensor], _packed: Tensor, clean: Tensor) -> Tensor:
-    """Weighted squared error of one record, averaged over its noisy copies."""
+    """Average the weighted squared error of one record over its noisy copies."""
     images, weights = denoised
     return (weights * (images - clean).square().mean(dim=1)).mean()

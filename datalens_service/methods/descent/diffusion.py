@@ -28,19 +28,19 @@ from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 
 _BATCHES_PER_PASS: Final = 8
 _LOUDEST_NOISE: Final = 2.0
-"""Length of a step's noise over that of the largest sum of gradients."""
+"""Length of a step's noise over that of the largest sum of gradients, above which a plan warns."""
 _SECONDS_PER_PRODUCT: Final = 4e-10
-"""Of one core, for a weight at one place of the coarser grid: 1.7 ms for the gradient of a noisy image of MNIST."""
+"""Time of one core for a weight at one place of the coarser grid: 1.7 ms for the gradient of a noisy image of MNIST."""
 _LONGEST_SECONDS: Final = 2 * 3600
 _LEARNING_LENGTH: Final = 0.27
-"""Times a record's gradient, to learn from a sample once."""
+"""Learning from a sample once takes this many times as long as a record's gradient."""
 
 
 class Diffusion(DiffusionParameters):
     """A denoiser trained on records; constants were chosen on MNIST and Fashion-MNIST (docs/findings.md)."""
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """Sampled gradients are not planned by μ² alone.
+        """Refuse: sampled gradients are not planned by μ² alone.
 
         Raises:
             InvalidSpec: Always.
@@ -48,11 +48,11 @@ class Diffusion(DiffusionParameters):
         raise InvalidSpec("Sampled gradients are planned for ε and δ.")
 
     def plan_within(self, schema: Schema, epsilon: float, delta: float) -> Plan:
-        """Releases of the warm start, then one block of sampled gradients with the least noise that fits."""
+        """Plan the releases of the warm start, then one block of sampled gradients with the least noise that fits."""
         return self.plan_beside(schema, epsilon, delta, 0)
 
     def plan_beside(self, schema: Schema, epsilon: float, delta: float, other_units: int) -> Plan:
-        """As `plan_within`, beside releases that cost `other_units` ledger units."""
+        """Plan as `plan_within` does, beside releases that cost `other_units` ledger units."""
         if self.start_stddev is not None and self.last_stddev() >= self.start_stddev:
             raise InvalidSpec("⟦method.end_stddev⟧ must be smaller than ⟦method.start_stddev⟧.")
         limit = limit_units(epsilon, delta_beside(compute_slack(delta, self.slack), delta))
@@ -63,28 +63,26 @@ class Diffusion(DiffusionParameters):
         return Plan(releases=(*start.releases, *gradients.releases))
 
     def gradient_sum(self, schema: Schema) -> GradientSum:
-        """Of all weights, with any noise."""
+        """Return the release of gradients of all weights, before its noise is chosen."""
         dimensions = DenoiserShape(schema, self.width, self.blocks).num_weights()
         return GradientSum(dimensions=dimensions, clip_norm=self.clip_norm, noise_stddev=MAXIMUM_NOISE_STDDEV)
 
     def expected_batch(self, schema: Schema) -> int:
-        """Units in a batch on average."""
+        """Return the mean number of units in a batch."""
         return self.batch or math.ceil(schema.num_units / _BATCHES_PER_PASS)
 
     def gradient_seconds(self, schema: Schema) -> float:
-        """About how long gradients take one core, from public numbers."""
+        """Estimate, from public numbers, how long gradients take one core."""
         shape = DenoiserShape(schema, self.width, self.blocks)
         images = self.steps * self.expected_batch(schema) * schema.records_per_unit * self.noise_draws
         return _SECONDS_PER_PRODUCT * images * shape.num_weights() * math.prod(shape.coarse_grid)
 
     def refusal_of_public_data(self) -> str:
-        """Whether there is a classifier on scattering features, which public images help."""
         if isinstance(self.warm_start, Rejection):
             return ""
         return "diffusion starts from public images only with ⟦method.warm_start⟧ rejection."
 
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
-        """Whether noise drowns the gradients, and whether processors would take long, from public numbers."""
         mechanism = plan.releases[-1].mechanism
         if not isinstance(mechanism, GradientSum):
             return ()
@@ -110,7 +108,7 @@ class Diffusion(DiffusionParameters):
         return (f"Gradients take about {seconds / 3600:.0f} hours of one core: train on a graphics processor.",)
 
     def lengths(self, plan: Plan, schema: Schema, *, public: bool) -> dict[int, int]:
-        """Those of the warm start, and the samples that the denoiser sees before its first gradient."""
+        """Estimate the warm start, and the time the denoiser learns from samples before its first gradient."""
         start, gradients = Plan(releases=plan.releases[:-1]), plan.releases[-1].mechanism
         if not isinstance(gradients, GradientSum):
             raise TypeError("the last releases of a diffusion plan are gradients")
@@ -119,7 +117,6 @@ class Diffusion(DiffusionParameters):
         return self.warm_start.lengths(start, schema, public=public) | {start.steps: learned}
 
     def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
-        """Ask for the sums of the warm start, then for the gradients of a denoiser that its samples trained."""
         from datalens_service.methods.descent.diffusion_run import denoise
 
         return denoise(self, plan, records, inputs)

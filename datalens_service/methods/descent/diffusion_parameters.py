@@ -82,11 +82,11 @@ class DiffusionParameters(Method):
     )
 
     def last_stddev(self) -> float:
-        """Noise from which the last step goes to an image."""
+        """Return the noise level from which the last step goes to an image."""
         if self.end_stddev is not None:
             return self.end_stddev
         return _END_STDDEV if self.start_stddev is None else min(_END_STDDEV, self.start_stddev / 2)
 
     def strength_of_guidance(self) -> float:
-        """Scale of classifier-free guidance."""
+        """Return the scale of classifier-free guidance."""
         return _GUIDANCE_SCALE if self.guidance_scale is None else self.guidance_scale

@@ -28,10 +28,11 @@ from datalens_service.phases import tell_part
 
 _STEPS_PER_STATE: Final = 25
 _HIDES_REJECTION: Final = 2.0
-"""Noise on pixels from -1 to 1 after which a rejected sample of the warm start is as good to begin at as another."""
+"""Noise on pixels from -1 to 1, after which a rejected sample of the warm start is as good a start as an accepted one.
+"""
 
 _CHOOSING: Final = 0.25
-"""Part of that time in which samples are drawn, if most are rejected."""
+"""Share of the time for learning in which samples are drawn, if most are rejected."""
 _WARMUP_STEPS: Final = 20
 _LAST_RATE: Final = 0.05
 _MOMENTS: Final = (0.9, 0.99)
@@ -84,7 +85,7 @@ class NoisyDenoiser:
         self._optimizer = torch.optim.Adam(self._weights, parameters.learning_rate, betas=_MOMENTS)
 
     def learn_from(self, start: Generator) -> None:
-        """Begin with what samples of the warm start teach."""
+        """Learn from samples of the warm start, to begin with."""
         self.start, parameters, seed = start, self._parameters, self._inputs.randomness.seed
         share = _CHOOSING if isinstance(parameters.warm_start, ScatteringGradients) else 0.0
         drawing, fitting = (tell_part(self._inputs.options.tell, *part) for part in ((0.0, share), (share, 1.0)))
@@ -99,10 +100,10 @@ class NoisyDenoiser:
             average.copy_(weight.detach())
 
     def follow(self, released: NDArray[np.float64], done: int) -> None:
-        """One step of Adam along a noisy sum of gradients, divided by a public number.
+        """Take one step of Adam along a noisy sum of gradients, divided by a public number.
 
         Args:
-            released: Of all weights.
+            released: Sum over all weights.
             done: Steps before it.
         """
         rate = min(1.0, (done + 1) / _WARMUP_STEPS) * max(_LAST_RATE, min(1.0, 2 - 2 * done / self._count))
@@ -117,7 +118,7 @@ class NoisyDenoiser:
         self._made = done + 1
 
     def outcome(self) -> Outcome:
-        """The denoiser with the average of its weights so far and its start; before any gradient, the warm start."""
+        """Return the denoiser with averaged weights, and its start; before any gradient, the warm start alone."""
         parameters, start = self._parameters, self.start
         if not self._made:
             return Outcome(start, start)
@@ -135,7 +136,7 @@ class NoisyDenoiser:
         return Outcome(Generator("diffusion", self._schema, settings, pack(denoiser, start.tensors)), start)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Released: where the descent stands, and the warm start."""
+        """Return the released state: position of the descent, and the warm start."""
         header = json.dumps({"kind": self.start.kind, "settings": self.start.settings}).encode()
         descent = descent_state(self._weights, self._average, self._optimizer)
         state = {_DESCENT + name: value for name, value in descent.items()}

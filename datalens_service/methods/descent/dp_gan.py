@@ -75,24 +75,21 @@ class DpGan(Method):
         return self
 
     def evidence_levels(self) -> Levels | None:
-        """Without a warm start, gradients alone shape images."""
         return WITHOUT_A_START if self.warm_start is None else super().evidence_levels()
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """Releases of the warm start, if any, then gradients."""
         if self.warm_start is None:
             return self.descent().plan(schema, units)
         start = self.warm_start.plan(schema, math.floor(self.warm_start_share * units))
         return Plan(releases=(*start.releases, *self.descent().plan(schema, units - start.cost()).releases))
 
     def plan_within(self, schema: Schema, epsilon: float, delta: float) -> Plan:
-        """The same for (ε, δ)."""
         if self.sampling == "poisson":
             return self.descent().plan_within(schema, epsilon, delta)
         return super().plan_within(schema, epsilon, delta)
 
     def descent(self) -> DpSgd:
-        """How the discriminator learns."""
+        """Return the descent by which the discriminator learns."""
         return DpSgd(
             architecture=self.discriminator,
             steps=self.steps,
@@ -106,7 +103,6 @@ class DpGan(Method):
         )
 
     def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
-        """Ask for the sums of the warm start, then for gradients of the discriminator."""
         from datalens_service.methods.descent.dp_gan_run import GeneratorSchedule, play
 
         rate = self.generator_learning_rate or (1e-3 if self.warm_start is None else 1e-5)

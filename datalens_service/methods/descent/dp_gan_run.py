@@ -28,21 +28,21 @@ from datalens_service.models.trainer import StudentTrainer
 _CLASS_HIDDEN = 128
 _FREQUENCIES = 64
 _STEPS_PER_STATE = 50
-"""Of a sampled run: so many sums are kept until the state takes their place."""
+"""A sampled run keeps so many sums before its state takes their place."""
 
 
 @dataclass(frozen=True)
 class GeneratorSchedule:
-    """How the generator learns; the fields of `DpGan`, in short.
+    """The training schedule of the generator; the fields of `DpGan`, in short.
 
     Attributes:
         generator: Architecture, unless there is a warm start.
         z_dim: Length of its latent vector.
         refiner_width: Maps of the network after a warm start.
         averaging: Decay of the average of its weights.
-        images: Generated per step.
+        images: Images generated per step.
         updates: Steps of the discriminator for one of the generator.
-        warm_start: Released first, or None.
+        warm_start: The method that is released first, or None.
     """
 
     generator: str
@@ -118,12 +118,12 @@ def _choose_architecture(schedule: GeneratorSchedule, schema: Schema) -> dict[st
 
 
 def real_loss(logits: Tensor, _image: Tensor, label: Tensor) -> Tensor:
-    """Of a record: −log sigmoid of the output of its class."""
+    """Compute −log sigmoid of the output for a record's class."""
     return -functional.logsigmoid(logits_of_labels(logits, label)).sum()
 
 
 def generated_loss(logits: Tensor, _image: Tensor, label: Tensor) -> Tensor:
-    """Of a generated image."""
+    """Compute −log(1 − sigmoid) of the output for a generated image's class."""
     return -functional.logsigmoid(-logits_of_labels(logits, label)).sum()
 
 
@@ -135,15 +135,14 @@ class Discriminator(Descent):
     """Released images (n, d) and labels (n,) of the step."""
 
     def directions(self, images: Tensor, labels: Tensor) -> NDArray[np.float32]:
-        """(n, d): where generated images look more real."""
+        """Return the directions (n, d) in which generated images look more real."""
         return image_directions(self._network, self._schema, images, labels)
 
     def _apply_gradient(self, gradient: NDArray[np.float64]) -> None:
-        """The released gradient of records and the exact one of as much weight of generated images."""
         super()._apply_gradient(gradient + self._generated_gradient())
 
     def _generated_gradient(self) -> NDArray[np.float64]:
-        """Mean over generated images of gradients clipped as those of records are: a function of released numbers."""
+        """Average gradients of generated images, clipped as those of records are: a function of released numbers."""
         images, labels = self.generated
         schema, clip_norm = self._schema, self._parameters.clip_norm
         shaped = images.view(-1, schema.channels, schema.height, schema.width)

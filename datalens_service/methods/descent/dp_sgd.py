@@ -36,9 +36,9 @@ class DpSgd(DpSgdParameters):
     """Parameters of noisy gradient descent on all weights of a network."""
 
     def settle(self, schema: Schema, epsilon: float, delta: float) -> Self:
-        """The same with planned steps, batches, rate and network where they were left out.
+        """Fill in steps, batches, rate and network where they were left out.
 
-        Named noise, iterates that are kept and Adam need other ones: there nothing is planned.
+        Nothing is planned for named noise, kept iterates or Adam, which need other values.
         """
         usual = self.noise_multiplier is None and self.optimizer == "sgd" and self.accounting == "uniform"
         if self.noise != "gaussian" or not usual:
@@ -47,7 +47,7 @@ class DpSgd(DpSgdParameters):
         return self.model_validate({**named, **plan_descent(schema, epsilon, delta, named)})
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """As many gradients as were asked for and fit."""
+        """Plan as many gradients as were asked for and fit."""
         if self.sampling == "partition":
             return self._directions(schema, units)
         if self.sampling == "poisson" or self.histogram_noise is not None:
@@ -55,7 +55,7 @@ class DpSgd(DpSgdParameters):
         return self._with_room(Plan(releases=(self._descent(schema, units),)))
 
     def plan_within(self, schema: Schema, epsilon: float, delta: float) -> Plan:
-        """As many gradients as were asked for; on all records, no more than fit. The histogram is paid for first."""
+        """Plan as many gradients as were asked for; on all records, no more than fit beside the histogram."""
         if self.sampling == "partition":
             return self._directions(schema, limit_units(epsilon, delta))
         last = self._histogram(schema, epsilon, delta)
@@ -68,7 +68,6 @@ class DpSgd(DpSgdParameters):
         return self._with_room(Plan(releases=(*first, *last)))
 
     def kept_bytes(self, plan: Plan) -> int:
-        """Of iterates."""
         release = plan.releases[0]
         if self.accounting == "uniform" or not isinstance(release.mechanism, GradientSum):
             return 0
@@ -82,12 +81,12 @@ class DpSgd(DpSgdParameters):
         return self.batch or math.ceil(schema.num_units / _BATCHES_PER_PASS)
 
     def _directions(self, schema: Schema, units: int) -> Plan:
-        """Noisy directions of a partition of all units."""
+        """Plan noisy directions over a partition of all units."""
         dimensions = num_weights(self.architecture, schema)
         return PartitionedRun(schema, dimensions, self._batch(schema), self.steps).plan(self.kappa, units)
 
     def _descent(self, schema: Schema, units: int) -> PlannedRelease:
-        """Gradients of all records that fit into `units`."""
+        """Plan the gradients of all records that fit into `units`."""
         mechanism = self._gradient_sum(schema)
         if units <= 0:
             raise InfeasiblePlan("ε does not pay for a step beside the histogram: raise ⟦spec.epsilon⟧.")
@@ -96,7 +95,7 @@ class DpSgd(DpSgdParameters):
         return calibrated(mechanism, units / self.steps).model_copy(update={"count": self.steps})
 
     def _histogram(self, schema: Schema, epsilon: float, delta: float) -> tuple[PlannedRelease, ...]:
-        """The last release, if it was asked for."""
+        """Plan the histogram as the last release, if it was asked for."""
         if self.histogram_noise is None:
             return ()
         passes_apart = 1 if self.sampling == "none" else max(1, schema.num_units // (2 * self._batch(schema)))
@@ -110,12 +109,11 @@ class DpSgd(DpSgdParameters):
         return (PlannedRelease(mechanism=mechanism),)
 
     def _gradient_sum(self, schema: Schema) -> GradientSum:
-        """With any noise."""
+        """Return the release of gradients before its noise is chosen."""
         dimensions = num_weights(self.architecture, schema)
         return GradientSum(dimensions=dimensions, clip_norm=self.longest_row, noise_stddev=MAXIMUM_NOISE_STDDEV)
 
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
-        """Whether noise drowns the gradient or the histogram, from public numbers."""
         first, last = plan.releases[0].mechanism, plan.releases[-1].mechanism
         descent = (_drowned(first, schema),) if isinstance(first, GradientSum) else ()
         directions = (drowned_directions(first),) if isinstance(first, VonMisesFisherSum) else ()
@@ -123,7 +121,6 @@ class DpSgd(DpSgdParameters):
         return tuple(warning for warning in (*descent, *directions, *histogram) if warning)
 
     def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
-        """Ask for the gradients, then for the histogram, if it was asked for."""
         from datalens_service.methods.descent.dp_sgd_run import descend
 
         return descend(self, plan, records, inputs)

@@ -1,4 +1,4 @@
-"""Parameters of noisy gradient descent on all weights of a network, and how long a unit's gradient can be."""
+"""Parameters of noisy gradient descent on all weights of a network, and the bound of a unit's gradient."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _WHOLE_GRADIENTS: Final = (
 
 
 def _is_constant(schedule: str) -> bool:
-    """Jobs from before there was a schedule keep their digest."""
+    """Leave the default out, so that jobs from before there was a schedule keep their digest."""
     return schedule == "constant"
 
 
@@ -132,7 +132,7 @@ class DpSgdParameters(Method):
         return self
 
     def _refusals(self) -> Iterator[str]:
-        """Of settings that do not go together."""
+        """Yield a refusal for each pair of settings that do not go together."""
         directional, compressed = self.noise == "von_mises_fisher", self.compression != "none"
         if self.sampling == "none" and self.batch is not None:
             yield "⟦method.batch⟧ belongs to ⟦method.sampling⟧: choose poisson, or leave it out."
@@ -153,19 +153,18 @@ class DpSgdParameters(Method):
             yield _WHOLE_GRADIENTS
 
     def refusal_of_public_data(self) -> str:
-        """Gradients were taken at weights that a run which goes on elsewhere could not repeat to the last bit."""
         if self.accounting == "uniform":
             return ""
         return "⟦method.accounting⟧ per_instance needs first weights that follow from the seed alone: choose uniform."
 
     @property
     def longest_row(self) -> float:
-        """Largest L2 norm of what a unit contributes: √keep · clip_norm with `normtopk` (DataLens, appendix A)."""
+        """Return the largest L2 norm of a unit's row: √keep · clip_norm with `normtopk` (DataLens, appendix A)."""
         return self.clip_norm * math.sqrt(self.keep) if self.compression == "normtopk" else self.clip_norm
 
 
 def summed_units(mechanism: GradientSum | VonMisesFisherSum, num_units: int) -> float:
-    """Public divisor of a sum: all units, or q·n of those in a batch, however many they are."""
+    """Return the public divisor of a sum: all units, or q·n for a batch of any size."""
     block = mechanism.block()
     return num_units if block is None else block.batch
 
@@ -183,11 +182,11 @@ _LARGEST_SAMPLED_SHARE: Final = 0.25
 # Above, the price of a block takes minutes.
 _LARGEST_SAMPLED_MU: Final = 3.0
 _MOST_GRADIENTS: Final = 2**20
-"""Of records, over all steps."""
+"""Largest number of gradients of records, over all steps."""
 
 
 def plan_descent(schema: Schema, epsilon: float, delta: float, named: dict[str, Any]) -> dict[str, Any]:
-    """Parameters of `dp_sgd` that are not named: from public numbers, by a rule that was fitted on public sets.
+    """Choose parameters of `dp_sgd` that are not named, from public numbers, by a rule that was fitted on public sets.
 
     The noise of a whole run moves weights by about steps · rate · √d / (n·μ), however many steps there are and however
     large their batches, unless batches are so small that their noise is, too. So the rule says how far to go, which
@@ -210,7 +209,7 @@ def plan_descent(schema: Schema, epsilon: float, delta: float, named: dict[str, 
 
 
 def choose_architecture(schema: Schema) -> Literal["small_cnn", "mlp"]:
-    """Convolutions where the images are large enough."""
+    """Choose convolutions where the images are large enough."""
     try:
         num_weights("small_cnn", schema)
     except InvalidSpec:
@@ -219,9 +218,9 @@ def choose_architecture(schema: Schema) -> Literal["small_cnn", "mlp"]:
 
 
 def _batches(num_units: int, steps: int, mu: float) -> dict[str, Any]:
-    """The smallest batches that cost nothing in noise: from μ² = T·q²·(e^{1/σ²} − 1) (Bu, Dong, Long and Su 2020).
+    """Choose the smallest batches that cost nothing in noise: μ² = T·q²·(e^{1/σ²} − 1) (Bu, Dong, Long and Su 2020).
 
-    Empty where all records are as good.
+    The result is empty where batches of all records are as good.
     """
     share = mu / math.sqrt(steps * math.expm1(1 / _LEAST_NOISE_MULTIPLIER**2))
     batch = max(_SMALLEST_BATCH, math.ceil(share * num_units))

@@ -1,4 +1,4 @@
-"""A run of DP-SGD: noisy gradients one after the other, and what is released beside the classifier.
+"""A run of DP-SGD: noisy gradients one after the other, and the files released beside the classifier.
 
 Weights are post-processing and can leave at any step.
 """
@@ -39,10 +39,10 @@ from datalens_service.models.released import ReleasedFile
 from datalens_service.privacy.randomness import Integers
 
 _STEPS_PER_STATE: Final = 50
-"""Of a run in batches: so many sums are kept until the state takes their place."""
+"""A run in batches keeps so many sums before its state takes their place."""
 
 _WARMUP_SHARE: Final = 1 / 6
-"""Of the steps, over which a linear schedule rises."""
+"""Share of the steps over which a linear schedule rises."""
 
 
 def descend(parameters: DpSgdParameters, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
@@ -64,7 +64,7 @@ def descend(parameters: DpSgdParameters, plan: Plan, records: PrivateRecords, in
         return Outcome(descent.classifier(), extras=Extras((_file_of(kept, parameters, plan, records.schema, inputs),)))
 
     def state_before(step: int) -> Kept | None:
-        """What takes the place of sums: of batches, which nobody draws again, every so many steps."""
+        """Return the state that takes the place of sums of batches, which nobody draws again, every so many steps."""
         if gradients.mechanism.block() is None or step == first or step % _STEPS_PER_STATE:
             return None
         return Kept(descent.state(), None if kept is None else kept.take_new())
@@ -87,7 +87,7 @@ def descend(parameters: DpSgdParameters, plan: Plan, records: PrivateRecords, in
 def _file_of(
     kept: KeptIterates, parameters: DpSgdParameters, plan: Plan, schema: Schema, inputs: RunInputs
 ) -> ReleasedFile:
-    """The weights before each step, with everything else that individual ε needs."""
+    """Write the weights before each step, with everything else that individual ε needs."""
     epsilon, delta = inputs.price
     description = {
         "schema": schema.model_dump(mode="json"),
@@ -123,29 +123,29 @@ class Descent:
         self._average = [weight.detach().clone() for weight in self._network.parameters()]
 
     def classifier(self) -> Classifier:
-        """The network with the average of its weights so far."""
+        """A network whose weights follow released gradients, and the average of its weights."""
         names = [name for name, _ in self._network.named_parameters()]
         tensors = {name: value.cpu().numpy().copy() for name, value in zip(names, self._average, strict=True)}
         return Classifier(self._schema, self._settings(), tensors)
 
     @property
     def mechanism(self) -> GradientSum:
-        """Of every step of clipped gradients."""
+        """Return the mechanism of every step of clipped gradients."""
         if not isinstance(self._mechanism, GradientSum):
             raise TypeError("noisy directions have no clipped gradients")
         return self._mechanism
 
     def iterate(self) -> NDArray[np.float32]:
-        """(weights,) copy of all weights after the steps made so far: released, before averaging."""
+        """Return a copy of all weights (weights,) after the steps made so far: released, before averaging."""
         return np.concatenate([weight.detach().cpu().numpy().ravel() for weight in self._weights()])
 
     def follow(self, released: NDArray[np.float64], step: int) -> None:
-        """A step of the optimizer along a noisy sum of gradients."""
+        """Take a step of the optimizer along a noisy sum of gradients."""
         self._set_learning_rate(step)
         self._apply_gradient(released / self._divisor)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Released: where the descent stands."""
+        """Return the released position of the descent."""
         return descent_state(self._weights(), self._average, self._optimizer)
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
@@ -165,7 +165,7 @@ class Descent:
         return torch.optim.SGD(weights, parameters.learning_rate, momentum=parameters.momentum)
 
     def _set_learning_rate(self, step: int) -> None:
-        """That of a step: a function of public numbers."""
+        """Set the rate of a step, a function of public numbers."""
         if self._parameters.learning_rate_schedule == "constant":
             return
         rising = max(1, round(_WARMUP_SHARE * self._count))

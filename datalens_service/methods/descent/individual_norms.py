@@ -1,4 +1,4 @@
-"""Norms of what each unit adds to the gradients of a descent, computed again at its released iterates.
+"""Norms of each unit's contributions to the gradients of a descent, computed again at its released iterates.
 
 Private: norms belong to the owners of the units alone. A norm is a function of its unit and of the iterates, so it
 comes out the same whoever else is in the data set.
@@ -29,12 +29,12 @@ _UNITS_AT_ONCE: Final = 1024
 
 
 class Looking(NamedTuple):
-    """What a unit's realised ε follows from beside its records."""
+    """Everything beside a unit's records that its realised ε follows from."""
 
     gradients: PerRecordGradients
-    """Of the network; its weights are replaced."""
+    """Gradients of the network, whose weights are replaced."""
     mechanism: GradientSum
-    """Of every step."""
+    """The mechanism of every step."""
     histogram: IndividualHistogram
     iterates: Iterates
     """(steps, weights) before each step, as they were released."""
@@ -55,25 +55,25 @@ def individual_epsilons(rows: UnitRows, looking: Looking) -> IndividualEpsilons:
 def squared_norms(
     rows: UnitRows, gradients: PerRecordGradients, mechanism: GradientSum, iterates: Iterable[Iterates]
 ) -> Integers:
-    """Private: int64 (steps, units), squared norms on the grid of the mechanism, units ascending.
+    """Return private squared norms on the grid of the mechanism, int64 (steps, units), units ascending.
 
     A gradient that is not finite counts as one of the largest norm.
 
     Args:
         rows: Records as `UnitRecords` has them.
-        gradients: Of the network; its weights are replaced.
-        mechanism: Of every step.
+        gradients: Gradients of the network; its weights are replaced.
+        mechanism: The mechanism of every step.
         iterates: Weights (weights,) before each step, as they were released.
     """
     return np.stack([_at(rows, gradients, mechanism, weights) for weights in iterates])
 
 
 def build_accountant(mechanism: GradientSum, worst_epsilon: float, other_units: int) -> IndividualAccountant:
-    """The accountant of a descent.
+    """Build the accountant of a descent.
 
     Args:
         worst_epsilon: ε of the job.
-        other_units: Of its other releases, which cost every unit the same.
+        other_units: Ledger units of its other releases, which cost every unit the same.
     """
     if mechanism.sampling is None:
         return FullBatchAccountant(mechanism.radius, mechanism.noise_stddev, other_units=other_units)
@@ -91,6 +91,6 @@ def _square_norms(mechanism: GradientSum, means: torch.Tensor) -> torch.Tensor:
     rows = mechanism.on_grid(means).to(torch.float64)
     # Whole numbers whose squares add up to less than 2^34: exact in float64.
     norms = torch.linalg.vecdot(rows, rows)
-    # What overflows here and adds nothing may have been finite, and as long as any, where other kernels computed it.
+    # A gradient that overflows here and adds nothing may have been finite, and as long as any, by other kernels.
     finite = torch.isfinite(means).all(dim=1)
     return torch.where(finite, norms, float(mechanism.radius**2)).to("cpu", torch.int64)

@@ -1,10 +1,10 @@
-"""Iterates of a released descent: kept for whoever wants to know what their own record lost.
+"""Iterates of a released descent, kept for everybody who wants to know what their own record lost.
 
-They are released values, θ₀ … θ_{T−1}: the weights before each step, before averaging. The file says everything else
+They are released values, θ₀ … θ_{T−1}: the weights before each step, before averaging. The file holds everything else
 that individual ε needs, so that it is computed without the data set, the service or the job.
 
-Where a descent stands, weights, their average and the moments of the optimizer, is a function of released sums, so it
-may be kept in the place of these sums.
+The position of a descent (weights, their average and the moments of the optimizer) is a function of released sums, so
+it may be kept in the place of these sums.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 ITERATES_FILE: Final = "iterates.safetensors"
 MOST_BYTES: Final = 2**28
-"""Of all iterates of a job; they pass through one row of the database per fifty steps, and through memory."""
+"""Largest size of all iterates of a job; they pass through one row of the database per fifty steps, and through memory.
+"""
 
 _FORMAT: Final = "datalens-iterates/1"
 _TENSOR: Final = "iterates"
@@ -38,21 +39,21 @@ Iterates = NDArray[np.float32]
 
 
 class KeptIterates:
-    """What a run keeps."""
+    """The iterates that a run keeps."""
 
     def __init__(self) -> None:
         self._rows: list[Iterates] = []
         self._taken = 0
 
     def append(self, weights: Iterates) -> None:
-        """Keep one more (weights,)."""
+        """Keep one more row (weights,)."""
         self._rows.append(weights)
 
     def restore(self, blocks: Sequence[Iterates], count: int) -> None:
-        """Go on from what `take_new` gave before.
+        """Continue with blocks that `take_new` returned before.
 
         Raises:
-            LedgerCorrupt: They are not `count`.
+            LedgerCorrupt: The number of iterates is not `count`.
         """
         self._rows = [row for block in blocks for row in block]
         self._taken = len(self._rows)
@@ -60,18 +61,18 @@ class KeptIterates:
             raise LedgerCorrupt("Stored iterates are missing; the job cannot go on.")
 
     def take_new(self) -> Iterates:
-        """(steps, weights) since the last call."""
+        """Return the iterates since the last call, (steps, weights)."""
         new = self._rows[self._taken :]
         self._taken = len(self._rows)
         return np.stack(new)
 
     def stacked(self) -> Iterates:
-        """(steps, weights), all of them."""
+        """Return all iterates, (steps, weights)."""
         return np.stack(self._rows)
 
 
 def bytes_of_iterates(count: int, dimensions: int) -> int:
-    """What so many iterates of so many weights take."""
+    """Return the size of so many iterates of so many weights."""
     return count * dimensions * np.dtype(np.float32).itemsize
 
 
@@ -97,7 +98,7 @@ def write_iterates(path: Path, *, values: Iterates, description: dict[str, Any])
 
 
 def read_iterates(path: Path) -> tuple[Iterates, dict[str, Any]]:
-    """Values and description as they were written; no code is run from the file.
+    """Read values and description as they were written; no code is run from the file.
 
     Raises:
         InvalidInput: It is another file.
@@ -117,7 +118,7 @@ State = dict[str, NDArray[Any]]
 
 
 def descent_state(weights: list[torch.Tensor], average: list[torch.Tensor], optimizer: torch.optim.Optimizer) -> State:
-    """Copies of everything that the next step needs."""
+    """Copy everything that the next step needs."""
     state = {f"weight.{number}": copy_array(weight) for number, weight in enumerate(weights)}
     state |= {f"average.{number}": copy_array(value) for number, value in enumerate(average)}
     for number, moments in optimizer.state_dict()["state"].items():
@@ -128,7 +129,7 @@ def descent_state(weights: list[torch.Tensor], average: list[torch.Tensor], opti
 def restore_descent(
     state: State, weights: list[torch.Tensor], average: list[torch.Tensor], optimizer: torch.optim.Optimizer
 ) -> None:
-    """Continue from what `descent_state` gave."""
+    """Continue from a state of `descent_state`."""
     import torch
 
     with torch.no_grad():
@@ -145,5 +146,5 @@ def restore_descent(
 
 
 def copy_array(value: torch.Tensor) -> NDArray[Any]:
-    """A copy in the memory of the processor."""
+    """Copy a tensor into main memory."""
     return np.array(value.detach().cpu().numpy())

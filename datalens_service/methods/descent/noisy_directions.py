@@ -29,7 +29,7 @@ WEAKEST_SIGNAL: Final = 0.2
 
 @dataclass(frozen=True)
 class PartitionedRun:
-    """What is asked for."""
+    """The request for a run: batches, steps and units."""
 
     schema: Schema
     dimensions: int
@@ -38,19 +38,18 @@ class PartitionedRun:
 
     @property
     def batches(self) -> int:
-        """Of one pass."""
         return math.ceil(self.schema.num_units / self.batch)
 
     @property
     def passes(self) -> int:
-        """How often a unit takes part at most."""
+        """Return the largest number of draws in which a unit takes part."""
         return math.ceil(self.steps / self.batches)
 
     def plan(self, kappa: float | None, units: int) -> Plan:
-        """The block with the concentration that is named, or with the largest that fits.
+        """Plan the block with the concentration that is named, or with the largest that fits.
 
         Args:
-            kappa: Of the noise; None calibrates it.
+            kappa: Concentration of the noise; None calibrates it.
             units: Ledger units to spend.
 
         Raises:
@@ -97,13 +96,13 @@ class PartitionedRun:
         return smallest_noise_stddev(direction_radius(self.dimensions) ** 2, self.passes, aside)
 
     def choose_stddev(self, kappa: float) -> int:
-        """The smallest σ on the account that allows no larger concentration."""
+        """Return the smallest σ on the account that allows no larger concentration."""
         variance = (GRID / kappa) ** 2 * (self.dimensions - 3) + SMOOTHING_VARIANCE
         return max(MINIMUM_NOISE_STDDEV, math.ceil(math.sqrt(variance)))
 
 
 class DirectionsSummary(BaseModel):
-    """Of a plan with noisy directions; figures are rounded towards privacy."""
+    """Figures of a plan with noisy directions, rounded towards privacy."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -116,7 +115,7 @@ class DirectionsSummary(BaseModel):
 
 
 def summarize_directions(plan: Plan) -> DirectionsSummary | None:
-    """Of the noisy directions of a plan; None if it has none."""
+    """Summarize the noisy directions of a plan; None if it has none."""
     mechanism = plan.releases[0].mechanism
     if not isinstance(mechanism, VonMisesFisherSum):
         return None
@@ -133,13 +132,13 @@ def summarize_directions(plan: Plan) -> DirectionsSummary | None:
 
 
 def mean_cosine(kappa: float, dimensions: int) -> float:
-    """I_{d/2}(κ)/I_{d/2−1}(κ), to a few parts in a million for large d (between the bounds of Amos 1974)."""
+    """Compute I_{d/2}(κ)/I_{d/2−1}(κ), to a few parts in a million for large d (between the bounds of Amos 1974)."""
     half = (dimensions - 1) / 2
     return kappa / (half + math.hypot(half, kappa))
 
 
 def drowned_directions(mechanism: VonMisesFisherSum) -> str:
-    """A warning where noise is much longer than a sum of directions can be, from public numbers; else empty."""
+    """Return a warning where noise is much longer than a sum of directions can be, from public numbers; else ""."""
     ratio = mean_cosine(mechanism.kappa, mechanism.dimensions) * math.sqrt(mechanism.partition.batch)
     if ratio >= WEAKEST_SIGNAL:
         return ""

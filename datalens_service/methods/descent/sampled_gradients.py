@@ -1,6 +1,6 @@
 """Plans of Poisson-sampled gradients: one block with the least noise that fits into ε and δ.
 
-What a plan costs follows from public numbers alone: n, the expected batch, the number of steps, ε and δ.
+The cost of a plan follows from public numbers alone: n, the expected batch, the number of steps, ε and δ.
 """
 
 import math
@@ -46,7 +46,7 @@ _LARGEST_SURPLUS: Final = 0.03
 
 @dataclass(frozen=True)
 class SampledRun:
-    """What is asked for.
+    """The request for a run: batches, steps and units.
 
     Attributes:
         batch: Expected number of units in a batch.
@@ -60,21 +60,21 @@ class SampledRun:
 
     @property
     def numerator(self) -> int:
-        """Probability of a coin in 2^-53, rounded down."""
+        """Return the probability of a coin in 2^-53, rounded down."""
         return choose_numerator(self.batch, self.num_units)
 
     @property
     def draws(self) -> int:
-        """Steps and spare ones."""
+        """Return the number of steps and spare ones."""
         return self.steps + max(_FEWEST_SPARE, math.ceil(self.steps / SPARE_SHARE))
 
     def plan(
         self, mechanism: GradientSum, noise_multiplier: float | None, epsilon: float, delta: float, other_units: int = 0
     ) -> Plan:
-        """The block with the noise that is named, or with the smallest that fits.
+        """Plan the block with the noise that is named, or with the smallest that fits.
 
         Args:
-            mechanism: With any noise.
+            mechanism: The release of gradients, whose noise is replaced.
             noise_multiplier: σ over the largest contribution; None calibrates it.
             other_units: Ledger units that other releases of the job cost.
 
@@ -106,7 +106,7 @@ class SampledRun:
         return Plan(releases=(PlannedRelease(mechanism=sampled, count=self.steps),))
 
     def _calibrated(self, mechanism: GradientSum, slack: int, limit: int) -> GradientSum:
-        """On the finest grid for which the noise can be drawn."""
+        """Calibrate the noise on the finest grid for which it can be drawn."""
         probability = self.numerator / 2**COIN_BITS
         mu_squared = limit / UNITS_PER_MU_SQUARED
         # The limit of many steps (Bu, Dong, Long & Su 2020): μ² = T·q²·(e^{1/σ²} − 1).
@@ -127,15 +127,15 @@ class SampledRun:
 
 
 def smallest_stddev(price: Callable[[int], int | None], limit: int, guess: int) -> int:
-    """Smallest σ, but for a factor 1 + 2^-13, whose price is at most `limit`.
+    """Find the smallest σ, but for a factor 1 + 2^-13, whose price is at most `limit`.
 
     Args:
         price: Ledger units by σ; falls as σ rises. None where they are beyond counting.
         limit: Ledger units.
-        guess: Where to look first.
+        guess: The σ to try first.
 
     Raises:
-        InfeasiblePlan: Not even the largest σ.
+        InfeasiblePlan: Not even the largest σ will do.
     """
     low, high, stddev = MINIMUM_NOISE_STDDEV - 1, MAXIMUM_NOISE_STDDEV + 1, guess
     line = _PriceLine()
@@ -152,17 +152,17 @@ def smallest_stddev(price: Callable[[int], int | None], limit: int, guess: int) 
 
 
 class _PriceLine:
-    """A price is nearly a power of σ: where the line through the last two meets the limit, on either side in turn."""
+    """Guesses the σ at which a price, nearly a power of σ, meets the limit; guesses lie on either side in turn."""
 
     def __init__(self) -> None:
         self._slope = -2.5
         self._last: tuple[float, float] | None = None
 
     def through(self, stddev: int, ratio: float) -> int:
-        """The σ to try next.
+        """Return the σ to try next.
 
         Args:
-            stddev: Tried last.
+            stddev: The σ tried last.
             ratio: Its price over the limit.
         """
         at, height = math.log(stddev), math.log(ratio)
@@ -175,7 +175,7 @@ class _PriceLine:
 
 
 class SamplingSummary(BaseModel):
-    """What a plan with sampled batches costs; ε and slack are rounded up."""
+    """Cost of a plan with sampled batches; ε and slack are rounded up."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -191,7 +191,7 @@ class SamplingSummary(BaseModel):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Whether the account charges much more than the run costs alone."""
+        """Warn if the account charges much more than the run costs alone."""
         # With loud noise a run may cost no ε at all beside δ.
         if not self.epsilon_alone or self.epsilon_by_ledger <= (1 + _LARGEST_SURPLUS) * self.epsilon_alone:
             return ()
@@ -203,7 +203,7 @@ class SamplingSummary(BaseModel):
 
 
 def summarize_sampling(plan: Plan, delta: float) -> SamplingSummary | None:
-    """Of the sampled releases of a plan; None if it has none."""
+    """Summarize the sampled releases of a plan; None if it has none."""
     for release in plan.all_releases():
         block = release.mechanism.block()
         if isinstance(block, PoissonSampling):

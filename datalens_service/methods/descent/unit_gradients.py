@@ -1,7 +1,7 @@
-"""What units add to the gradients of a descent: contributions, at weights that were released.
+"""Contributions of units to the gradients of a descent, at weights that were released.
 
-Sparse gradients turn one row into one row, and look at nothing else. Which coordinates stay depends on the private row:
-that is sound because noise goes on all coordinates, and the length of a row is what the mechanism's guard checks.
+Sparse gradients turn one row into one row, and look at nothing else. The coordinates that stay depend on the private
+row: that is sound because noise goes on all coordinates, and the mechanism's guard checks the length of a row.
 """
 
 import math
@@ -27,13 +27,13 @@ _ROWS = 32
 
 
 def keep_largest(rows: Tensor, count: int) -> Tensor:
-    """The `count` coordinates of each row (n, d) with the largest squares; the others become 0."""
+    """Keep the `count` coordinates of each row (n, d) with the largest squares; the others become 0."""
     places = rows.abs().topk(count, dim=1).indices
     return torch.zeros_like(rows).scatter_(1, places, rows.gather(1, places))
 
 
 def keep_energy(rows: Tensor, share: float) -> Tensor:
-    """The largest coordinates of each row (n, d) whose squares add up to at most `share` of all its squares.
+    """Keep the largest coordinates of each row (n, d) whose squares add up to at most `share` of all its squares.
 
     Coordinates with nearly the same square stay or go together, so a little less than `share` may remain, and nothing
     at all where one coordinate holds more. Squares are compared with the squared norm (NormTopK).
@@ -50,7 +50,7 @@ def keep_energy(rows: Tensor, share: float) -> Tensor:
 
 
 def _among_largest(rows: Tensor, share: float) -> Tensor:
-    """Which coordinates of finite rows stay."""
+    """Mark the coordinates of finite rows that stay."""
     largest = rows.abs().amax(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
     squares = (rows / largest).square()
     buckets = squares.view(torch.int32) >> _DROPPED_BITS
@@ -62,19 +62,19 @@ def _among_largest(rows: Tensor, share: float) -> Tensor:
 
 
 def class_loss(logits: Tensor, _image: Tensor, label: Tensor) -> Tensor:
-    """Of one record."""
+    """Compute the cross-entropy of one record."""
     return functional.cross_entropy(logits, label)
 
 
 def image_gradients(
     network: nn.Module, schema: Schema, loss: Loss = class_loss, records_at_once: int | None = None
 ) -> PerRecordGradients:
-    """Of the loss of images of bytes, by all weights of a network.
+    """Return gradients of the loss of images of bytes by all weights of a network.
 
     Args:
         network: Takes images in [0, 1]; its weights are read when gradients are taken.
         loss: A function of a module.
-        records_at_once: As `PerRecordGradients`.
+        records_at_once: Passed on to `PerRecordGradients`.
     """
     gradients = PerRecordGradients(nn.Sequential(BytesToNumbers(), network), loss, records_at_once)
     device = next(network.parameters()).device
@@ -89,7 +89,7 @@ def unit_gradients(rows: UnitRows, gradients: PerRecordGradients) -> Iterator[Te
 
 
 class Compression(NamedTuple):
-    """What compressed contributions are made with."""
+    """Gradients, and the parameters of their compression."""
 
     gradients: PerRecordGradients
     parameters: DpSgdParameters
@@ -102,14 +102,14 @@ def compressed_gradients(rows: UnitRows, compression: Compression) -> Iterator[T
 
 
 def choose_question(gradients: PerRecordGradients, parameters: DpSgdParameters) -> tuple[UnitContribution, object]:
-    """What a step sums, and what it is made with."""
+    """Choose the contribution of a step, and its released argument."""
     if parameters.compression == "none":
         return unit_gradients, gradients
     return compressed_gradients, Compression(gradients, parameters)
 
 
 def compress(means: Tensor, parameters: DpSgdParameters) -> Tensor:
-    """Rows (units, weights) of which the largest coordinates stay."""
+    """Keep the largest coordinates of rows (units, weights)."""
     if parameters.compression == "topk":
         return keep_largest(means, max(1, math.floor(parameters.keep * means.shape[1])))
     norms = means.norm(dim=1, keepdim=True)
@@ -117,14 +117,14 @@ def compress(means: Tensor, parameters: DpSgdParameters) -> Tensor:
 
 
 def means_of_units(rows: Iterable[Tensor], units: Tensor) -> Iterator[Tensor]:
-    """float32 (units, dimensions) means over the records of each unit, chunk by chunk."""
+    """Yield means (units, dimensions) over the records of each unit, float32, chunk by chunk."""
     for chunk in whole_units(rows, units):
         # One precision for all: else the size of one unit would decide how rows of others are rounded.
         yield unit_means(chunk).to(torch.float32)
 
 
 def whole_units(rows: Iterable[Tensor], units: Tensor) -> Iterator[GradientChunk]:
-    """Chunks that split no unit.
+    """Regroup rows into chunks that split no unit.
 
     Args:
         rows: (records, dimensions) gradients, one chunk after another.

@@ -2,7 +2,7 @@
 
 Lee, Mumford and Huang 2001, "Occlusion models for natural images": sizes follow a power law, so pictures look alike at
 every scale. Baradad et al. 2021, "Learning to see by looking at noise", teach networks with such pictures; here they
-say along which directions features of photographs vary, for nothing.
+show along which directions features of photographs vary, without a charge.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from datalens_service.strict import Frozen
 Floats = NDArray[np.float64]
 
 _IMAGES: Final = 256
-"""Few enough that a block of them takes little memory."""
+"""Pictures drawn at once, few enough that they take little memory."""
 _LEAVES: Final = 48
 _SMALLEST, _LARGEST = 0.05, 0.6
 """Radii, as parts of an image's longer side."""
@@ -34,12 +34,12 @@ class DeadLeaves(Frozen):
     name: Literal["dead_leaves"] = "dead_leaves"
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """No releases: all of the budget is left."""
+        """Plan no releases, so that all of the budget is left."""
         return Plan(releases=())
 
 
 def draw_dead_leaves(schema: Schema, count: int, rng: np.random.Generator) -> Images:
-    """uint8 (count, height, width, channels) pictures of the size of `schema`."""
+    """Draw pictures of the size of `schema`, uint8 (count, height, width, channels)."""
     return np.concatenate([_draw(schema, min(_IMAGES, count - first), rng) for first in range(0, count, _IMAGES)])
 
 
@@ -57,13 +57,13 @@ def _draw(schema: Schema, count: int, rng: np.random.Generator) -> Images:
 
 
 def _draw_colours(schema: Schema, count: int, rng: np.random.Generator) -> Floats:
-    """(count, channels, 1, 1) of deviation about 1; channels are alike."""
+    """Draw colours (count, channels, 1, 1) of deviation about 1, similar in all channels."""
     own = rng.normal(size=(count, schema.channels, 1, 1))
     return np.asarray(rng.normal(size=(count, 1, 1, 1)) + _OWN * own)
 
 
 def _draw_leaf(schema: Schema, count: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """An ellipse for each picture, as its cover and its shades and stripes: both (count, 1, height, width)."""
+    """Draw an ellipse for each picture: its cover, and its shades and stripes, both (count, 1, height, width)."""
     longer = max(schema.height, schema.width)
     uniform, normal = rng.random((5, count, 1, 1, 1)), rng.normal(size=(4, count, 1, 1, 1))
     radius = np.minimum(_LARGEST, _SMALLEST * (1 - uniform[0]) ** -0.5) * longer

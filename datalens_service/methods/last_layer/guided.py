@@ -46,7 +46,7 @@ _LONGEST_FEATURES = 8.0
 
 # The last layer's initial weights: plain gradient descent on released samples.
 _LEARNING_LENGTH = 29
-"""Times a record's gradient, to learn from a sample once."""
+"""Learning from a sample once takes this many times as long as a record's gradient."""
 _HEAD_SAMPLES, _HEAD_STEPS, _HEAD_LEARNING_RATE, _HEAD_MOMENTUM = 12_000, 60, np.float32(16), np.float32(0.9)
 
 
@@ -82,7 +82,6 @@ class Guided(Method):
     surfaces: Flag = Field(default=True, description="Change contrast and texture of samples a little.")
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """Releases of the start, then the gradients."""
         start = self.warm_start.plan(schema, math.floor((1 - self.gradient_share) * units))
         mechanism = CrossProductSum(
             left_dimensions=_FEATURES + self.hidden_units + 1,
@@ -94,16 +93,13 @@ class Guided(Method):
         return Plan(releases=(*start.releases, gradient.model_copy(update={"count": self.steps})))
 
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
-        """Those of the warm start."""
         return self.warm_start.warnings(plan, schema)
 
     def lengths(self, plan: Plan, schema: Schema, *, public: bool) -> dict[int, int]:
-        """The classifier learns from samples before the first gradient."""
         learned = self.samples * self.epochs / (schema.num_units * schema.records_per_unit)
         return {plan.steps - plan.releases[-1].count: 1 + round(_LEARNING_LENGTH * learned)}
 
     def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
-        """Ask for the sums of the start, then for the gradients of a classifier that its samples trained."""
         from datalens_service.models.generators.gaussian.guided import pack
 
         start = (yield from self.warm_start.run(Plan(releases=plan.releases[:-1]), records, inputs)).generator
@@ -123,7 +119,7 @@ class Guided(Method):
         return outcome()
 
     def _pretrain(self, start: Generator, inputs: RunInputs) -> tuple[LastLayerClassifier, Floats]:
-        """A classifier trained on released samples only, and the initial weights of its last layer."""
+        """Train a classifier on released samples alone, and return it with the initial weights of its last layer."""
         from datalens_service.models.classifier import LastLayerClassifier
         from datalens_service.models.generators.gaussian.guided import propose
 
@@ -137,7 +133,7 @@ class Guided(Method):
         return classifier, fit_linear_classifier(features, labels[:_HEAD_SAMPLES], schema.num_classes)
 
     def settings(self) -> dict[str, Any]:
-        """What the generator needs to draw samples."""
+        """Return the settings by which the generator draws samples."""
         start = "mixture" if isinstance(self.warm_start, Mixture) else "gaussian"
         least = self.spread if self.least_spread is None else min(self.least_spread, self.spread)
         widths = {"spread": self.spread, "least_spread": least}
@@ -159,7 +155,7 @@ def layer_gradients(rows: Rows, layer: Layer) -> OuterProductFactors:
 
 
 def classifier_features(rows: Rows, classifier: LastLayerClassifier) -> Floats:
-    """Features that a classifier of released samples sees in images, with a 1 for the bias."""
+    """Compute a classifier's features of images, with a 1 for the bias."""
     return on_grid(classifier.features_of_records(_pixels(rows.values)), _LONGEST_FEATURES)
 
 
@@ -173,7 +169,7 @@ class NoisyGradientDescent:
         self._velocity = np.zeros_like(weights)
 
     def follow(self, released: NDArray[np.float64]) -> None:
-        """One step along a noisy sum of gradients."""
+        """Take one step along a noisy sum of gradients."""
         parameters = self._parameters
         gradient = (released * (parameters.error_norm / self._divisor)).astype(np.float32)
         self._velocity = parameters.momentum * self._velocity + gradient
@@ -182,7 +178,7 @@ class NoisyGradientDescent:
 
 
 def softmax_errors(scores: Floats, labels: Labels) -> Floats:
-    """(n, classes) softmax of the scores, minus 1 at the true class: the gradient of the loss by the scores."""
+    """Subtract 1 at the true class from the softmax (n, classes): the gradient of the loss by the scores."""
     chances = np.exp(scores - scores.max(axis=1, keepdims=True))
     chances /= chances.sum(axis=1, keepdims=True)
     chances[np.arange(len(labels)), labels] -= 1
@@ -190,7 +186,7 @@ def softmax_errors(scores: Floats, labels: Labels) -> Floats:
 
 
 def fit_linear_classifier(features: Floats, labels: Labels, num_classes: int) -> Floats:
-    """(features, classes) of a linear classifier of released samples, by plain gradient descent."""
+    """Fit a linear classifier (features, classes) of released samples, by plain gradient descent."""
     weights = np.zeros((features.shape[1], num_classes), dtype=np.float32)
     velocity = np.zeros_like(weights)
     for _ in range(_HEAD_STEPS):
@@ -201,5 +197,5 @@ def fit_linear_classifier(features: Floats, labels: Labels, num_classes: int) ->
 
 
 def _pixels(images: Images) -> Floats:
-    """Bytes (n, height, width, channels) as numbers (n, d) in [0, 1], channels first."""
+    """Turn bytes (n, height, width, channels) into numbers (n, d) in [0, 1], channels first."""
     return np.asarray(images.transpose(0, 3, 1, 2).reshape(len(images), -1), dtype=np.float32) / np.float32(255)

@@ -2,7 +2,7 @@
 
     pooled moments → samples → a basis of scattering features and first weights (post-processing);
     then, `steps` times, one noisy gradient of a linear layer over all records;
-    samples carry labels between the class that they were drawn for and what the classifier sees in them.
+    samples carry labels between the class they were drawn for and the classifier's probabilities.
 
 Relabelling samples by a private classifier is QUAIL's idea for tables (Rosenblatt et al. 2020, "Differentially private
 synthetic data: applied evaluations and enhancements").
@@ -25,7 +25,7 @@ from datalens_service.models.generators.generator import Generator
 from datalens_service.strict import Number
 
 _TEXTURE: Final = 1.0
-"""All of it: without it the classifier tells little of samples beside the class that they were drawn for."""
+"""All texture is drawn: without it the classifier adds little to the class that samples were drawn for."""
 
 
 class LabelledMoments(ScatteringGradients):
@@ -45,14 +45,12 @@ class LabelledMoments(ScatteringGradients):
     gradient_share: Number = Field(default=0.4, gt=0, lt=1, description="Share of μ² for the gradients.")
 
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
-        """What models have to learn from."""
         return (
             "Models should learn from the soft labels of the files, as those do whose accuracy is told: the class of "
             "an image alone teaches less.",
         )
 
     def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
-        """Ask for the sums of the moments, then for the gradients."""
         from datalens_service.models.generators.gaussian import labelled
 
         schema = records.schema

@@ -3,11 +3,11 @@
     the releases of `scattering` → a classifier; its probabilities of every public image and of parts of it
     (post-processing)
 
-What PATE was for (Papernot et al. 2017, "Semi-supervised knowledge transfer for deep learning from private training
-data"), without its price for each answer: the classifier is released, so its answers are free. A student that learns
-from public images and soft labels sees no private record. One that sees as many crops, each with a label of its own,
-learns more of what the classifier knows (Beyer et al. 2022, "Knowledge distillation: a good teacher is patient and
-consistent").
+This serves the purpose of PATE (Papernot et al. 2017, "Semi-supervised knowledge transfer for deep learning from
+private training data") without its price for each answer: the classifier is released, so its answers are free. A
+student that learns from public images and soft labels sees no private record. One that sees as many crops, each with a
+label of its own, learns more of what the classifier knows (Beyer et al. 2022, "Knowledge distillation: a good teacher
+is patient and consistent").
 """
 
 from __future__ import annotations
@@ -57,32 +57,26 @@ class LabelledPool(Method):
 
     @property
     def crops(self) -> bool:
-        """Whether parts of public images are handed out beside them: where a network of photographs sees them."""
+        """Tell whether crops of public images are handed out beside them, which a network of photographs can see."""
         return self.public_inputs().has_weights
 
     def network_bytes(self, schema: Schema) -> float:
-        """What wavelets are fitted to: samples, and as many images of the pool."""
         return 2 * self.classifier.network_bytes(schema)
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """The releases of the classifier."""
         return self.classifier.plan(schema, units)
 
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
-        """That released images are those of the pool."""
         handed_out = "and parts of them are handed out" if self.crops else "are handed out as they are"
         return (f"Public images {handed_out}; their labels are what is learned from private ones.",)
 
     def public_inputs(self) -> PublicInputs:
-        """Those of the classifier."""
         return self.classifier.public_inputs()
 
     def lengths(self, plan: Plan, schema: Schema, *, public: bool) -> dict[int, int]:
-        """As the classifier."""
         return self.classifier.lengths(plan, schema, public=public)
 
     def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
-        """Ask for what the classifier asks for; it labels the pool, whose own labels are not looked at."""
         from datalens_service.models.generators.augmentation import with_crops
 
         images, schema = np.asarray(inputs.pool.images), inputs.pool.schema
@@ -99,7 +93,7 @@ class LabelledPool(Method):
             model = Generator("pool", records.schema, {}, pack(images, tell_apart(said), soft_labels))
             return Outcome(model, extras=Extras(classifier.files()))
 
-        # What is handed out on the way does without crops, which take minutes.
+        # Outcomes on the way do without crops, which take minutes.
         public = replace(inputs, public=unlabelled)
         classifier = yield from self.classifier.learn_classifier(
             plan, records, public, lambda so_far: label(so_far, images)
@@ -108,7 +102,7 @@ class LabelledPool(Method):
 
 
 def tell_apart(soft_labels: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Weights (n, classes) for drawing: the probability of the likeliest class, or none if that is near chance."""
+    """Return weights (n, classes) for drawing: the probability of the likeliest class, or 0 if that is near chance."""
     likeliest = soft_labels == soft_labels.max(axis=1, keepdims=True)
     told = likeliest & (soft_labels >= _ABOVE_CHANCE / soft_labels.shape[1])
     # A class that is nowhere the likeliest has the images that come nearest to it.

@@ -1,4 +1,4 @@
-"""Rejection: wide samples of shapes, handed out as often as records are like them, with a private classifier's labels.
+"""Rejection: wide samples of shapes, accepted as often as records look like them, with a private classifier's labels.
 
     shapes → samples → a basis of features and first weights (post-processing);
     one noisy mean of features per class, and shares of pieces and holes, of records decoded as samples are;
@@ -7,8 +7,8 @@
 
 Rejection by a density ratio is from Azadi et al. 2019, "Discriminator Rejection Sampling"; here the ratio is private,
 an exponential tilt (models/generators/outlines/tilting.py). Samples that the classifier gives another class than they
-were drawn for are kept under that class: they show where classes meet. What teaches a classifier is what people look
-at.
+were drawn for are kept under that class, since they show where classes meet. A classifier learns from the same samples
+that people look at.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float32]
 
 _LEAST_PROPOSALS: Final = 20
-"""Of a class, to fit its tilt to."""
+"""Samples of a class that its tilt is fitted to, at least."""
 
 
 class Rejection(ScatteringGradients):
@@ -68,11 +68,11 @@ class Rejection(ScatteringGradients):
     )
 
     def with_content(self, content: Content) -> Self:
-        """For images of known content: nothing is spent on a count."""
+        """Return the method for images of known content, which spends nothing on a count."""
         return self.model_copy(update={"warm_start": self.warm_start.model_copy(update={"content": content})})
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """Releases of the start, the mean features, then the gradients."""
+        """Plan the releases of the start, the mean features, then the gradients."""
         means = VectorSum(
             num_groups=schema.num_classes,
             dimensions=self.feature_dimensions(schema) + TOPOLOGY_NUMBERS,
@@ -85,13 +85,11 @@ class Rejection(ScatteringGradients):
         return Plan(releases=(*others.releases[:-1], release, others.releases[-1]))
 
     def lengths(self, plan: Plan, schema: Schema, *, public: bool) -> dict[int, int]:
-        """Samples are encoded before the mean features, and records before those and before the first gradient."""
         gradients = plan.releases[-1].count
         longer = 1 + ENCODING_LENGTH * gradients
         return {plan.steps - gradients - 1: longer, plan.steps - gradients: longer}
 
     def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
-        """Ask for the sums of shapes, for the mean features, then for the gradients."""
         *first, features, gradients = plan.releases
         if not isinstance(features.mechanism, VectorSum):
             raise TypeError("a rejection plan releases mean features before its gradients")
@@ -115,14 +113,14 @@ class Rejection(ScatteringGradients):
 
 
 class Described(NamedTuple):
-    """What contributions are made with: a released basis of features, and the brightness of ink."""
+    """The released basis of features that contributions use, and the brightness of ink."""
 
     basis: FeatureBasis
     ink_level: float
 
 
 def described_images(rows: Rows, seen: Described) -> GroupedVectors:
-    """Contribution: what the tilt sees of records, decoded as samples are, so that they differ in shape only."""
+    """Contribution: features for the tilt, of records decoded as samples are, so that they differ in shape only."""
     from datalens_service.models.generators.outlines.rejection import describe
 
     # Features of gradients have a constant at the end, of half the squared length.
@@ -132,7 +130,7 @@ def described_images(rows: Rows, seen: Described) -> GroupedVectors:
 
 
 class _MeanFeatures:
-    """Released means of what a tilt sees of records; a tilt is fitted to them once."""
+    """Released mean features of records, to which a tilt is fitted once."""
 
     def __init__(
         self,
@@ -149,7 +147,7 @@ class _MeanFeatures:
         self._tilt: tuple[Floats, Floats] | None = None
 
     def fit(self, classifier: Classifier) -> tuple[Floats, Floats]:
-        """Weights (classes, features) and levels (classes,), from released samples and means."""
+        """Fit weights (classes, features) and levels (classes,) to released samples and means."""
         from datalens_service.models.generators.outlines import rejection
         from datalens_service.models.generators.outlines.tilting import find_level, fit_tilt, penalty
 
@@ -174,6 +172,6 @@ class _MeanFeatures:
 
 
 def _list_rows(label: int, predicted: Labels, labels: Labels) -> NDArray[np.int64]:
-    """Samples in which the classifier sees a class; those drawn for it, if these are too few to fit a tilt to."""
+    """List the samples that the classifier gives a class, or those drawn for it if they are too few for a tilt."""
     seen = np.flatnonzero(predicted == label)
     return seen if len(seen) >= _LEAST_PROPOSALS else np.flatnonzero(labels == label)

@@ -7,7 +7,7 @@ Features are fixed wavelets, or those of another public encoder, which needs nei
 budget is for gradients. Public images, if a job names some, are seen beside the samples.
 
 Tramèr and Boneh 2021, "Differentially private learning needs better features (or much more data)", train linear layers
-on scattering features with DP-SGD. Here released samples also say along which directions features vary: with a basis
+on scattering features with DP-SGD. Here released samples also show along which directions features vary: with a basis
 that evens these out in part, the descent needs fewer steps, and noise falls on fewer weights.
 """
 
@@ -55,22 +55,22 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float32]
 
-# Of n·μ, for 60 steps: on a part of MNIST's training images, best at ε = 1 and at ε = 0.1.
+# Times n·μ, for 60 steps: on a part of MNIST's training images, best at ε = 1 and at ε = 0.1.
 _RATE_PER_EVIDENCE: Final = 0.019
 _HIGHEST_RATE: Final = 300.0
 # Rounded at once, so that features, which may take gigabytes, are in memory once.
 _ROWS: Final = 2048
 _BYTES_OF_A_FITTED_PIXEL: Final = 72
-"""Of each image that wavelets are fitted to: `python -m benchmarks.memory`."""
+"""Bytes per pixel of each image that wavelets are fitted to, from `python -m benchmarks.memory`."""
 ENCODING_LENGTH: Final = 5
-"""Times all gradients."""
+"""Encoding all images takes this many times as long as all gradients."""
 # Without samples, for ten classes and for two: on training images of CIFAR-10 and of faces that were set aside.
 # A feature's noise is as long as the root of the number of classes.
 _RATE_WITHOUT_SAMPLES: Final = 0.012 * math.sqrt(10)
 
 
 def _is_scattering(encoder: Any) -> bool:
-    """Whether it is, as a request names it or already read."""
+    """Tell whether an encoder is wavelets, named as in a request or already read."""
     stated = named(encoder)
     return isinstance(encoder, ScatteringEncoder) or (isinstance(stated, dict) and stated.get("name") == "scattering")
 
@@ -82,7 +82,7 @@ class ScatteringGradients(Method):
     """
 
     instead: ClassVar[str]
-    """What makes the same kind of result of larger images."""
+    """The method that makes the same kind of result of larger images."""
 
     warm_start: Moments | PooledMoments | Shapes | DeadLeaves | None
     gradient_share: Number = Field(default=0.6, gt=0, lt=1, description="Share of μ² for the gradients.")
@@ -100,7 +100,7 @@ class ScatteringGradients(Method):
     )
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """Releases of the start, then the gradients."""
+        """Plan the releases of the start, then the gradients."""
         encoder = self.feature_encoder()
         encoder.check(schema)
         start = Plan(releases=())
@@ -121,16 +121,15 @@ class ScatteringGradients(Method):
         return Plan(releases=(*start.releases, gradient.model_copy(update={"count": self.steps})))
 
     def lengths(self, plan: Plan, schema: Schema, *, public: bool) -> dict[int, int]:
-        """The first gradient comes after all images were encoded, which takes longer than the gradients."""
         gradients = plan.releases[-1].count
         return {plan.steps - gradients: 1 + ENCODING_LENGTH * gradients}
 
     def feature_encoder(self) -> Encoder:
-        """The public function that makes features of an image."""
+        """Return the public function that computes features of an image."""
         return ScatteringEncoder()
 
     def feature_dimensions(self, schema: Schema) -> int:
-        """Features of one record: all of the encoder, or a basis of as many samples; small images have fewer."""
+        """Return the number of features of a record: all of the encoder, or at most `dimensions` in a basis."""
         features = self.feature_encoder().dimensions(schema)
         return features if self.warm_start is None else min(self.dimensions, features, self.samples)
 
@@ -161,43 +160,38 @@ class Scattering(ScatteringGradients):
     @model_validator(mode="before")
     @classmethod
     def _other_encoders_start_from_nothing(cls, stated: Any) -> Any:
-        """The default is for wavelets."""
+        """Start from nothing unless the encoder is wavelets, for which the default is."""
         if isinstance(stated, dict) and not _is_scattering(stated.get("encoder", "scattering")):
             return {"warm_start": None} | stated
         return stated
 
     @model_validator(mode="after")
     def _samples_are_for_wavelets(self) -> Self:
-        """Samples say little to an encoder that has seen photographs."""
+        """Refuse samples for an encoder that has seen photographs, which learns little from them."""
         if self.warm_start is not None and not _is_scattering(self.encoder):
             refusal = f"⟦method.warm_start⟧ does not apply with ⟦method.encoder⟧ {self.encoder.name}: let it be null."
             raise ValueError(speak(refusal))
         return self
 
     def feature_encoder(self) -> Encoder:
-        """The one that was named."""
         return self.encoder
 
     def network_bytes(self, schema: Schema) -> float:
-        """What wavelets are fitted to."""
         return 0 if self.warm_start is None else _BYTES_OF_A_FITTED_PIXEL * self.samples * schema.dimensions
 
     def refusal_of_public_data(self) -> str:
-        """Public images are seen beside samples of a start."""
         return "without ⟦method.warm_start⟧ features are those of the encoder alone." if self.warm_start is None else ""
 
     def public_inputs(self) -> PublicInputs:
-        """The encoder, if it has weights."""
         return PublicInputs(encoder=self.encoder.source())
 
     def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
-        """Ask for the sums of the start, then for the gradients."""
         return Outcome((yield from self.learn_classifier(plan, records, inputs, Outcome)))
 
     def learn_classifier(
         self, plan: Plan, records: PrivateRecords, inputs: RunInputs, outcome: Callable[[Classifier], Outcome]
     ) -> Coroutine[Ask, Any, Classifier]:
-        """The same, for whoever makes an outcome of the classifier so far."""
+        """Learn the classifier, for a caller that makes an outcome of the classifier so far."""
         start = yield from self._ask_start(plan, records, inputs)
         layer = LinearLayer(self, plan.releases[-1], start, records.schema, inputs)
         yield from layer.descend(records, lambda: outcome(layer.classifier()))
@@ -214,12 +208,12 @@ class Scattering(ScatteringGradients):
 
 
 def encoded_features(rows: Rows, basis: FeatureBasis) -> Floats:
-    """Features of images, on the grid, with a constant for the bias."""
+    """Compute features of images, on the grid, with a constant for the bias."""
     return _rounded(basis.features(rows.values))
 
 
 def _rounded(features: Floats) -> Floats:
-    """The same array, on the grid."""
+    """Round features to the grid, in place."""
     for start in range(0, len(features), _ROWS):
         block = slice(start, start + _ROWS)
         features[block] = on_grid(features[block], 1.0)
@@ -227,11 +221,11 @@ def _rounded(features: Floats) -> Floats:
 
 
 class LinearLayer:
-    """A linear layer over features of a basis that is fitted to what is not private: it follows noisy gradients only.
+    """A linear layer that follows noisy gradients only, over features of a basis fitted to public and released images.
 
     Args:
-        gradients: Planned.
-        start: Whose samples the basis is fitted to; None: to public pictures, or there is none.
+        gradients: The planned release of gradients.
+        start: The model whose samples the basis is fitted to; None: it is fitted to public pictures, or there is none.
     """
 
     def __init__(
@@ -260,7 +254,7 @@ class LinearLayer:
 
         Args:
             records: Images.
-            outcome: What there is after the gradients so far.
+            outcome: Returns what there is after the gradients so far.
         """
         tell = tell_part(self._inputs.options.tell, self._share_of_samples(), 1.0)
         features = records.map(encoded_features, self.basis, tell)
@@ -269,19 +263,19 @@ class LinearLayer:
             self._follow((yield Ask(features, self._gradients.mechanism, layer_gradients, seen, outcome)))
 
     def classifier(self) -> Classifier:
-        """The classifier with the average of its weights so far."""
+        """Return the classifier with the average of its weights so far."""
         from datalens_service.models.classifiers.encoded_features import as_classifier
 
         return as_classifier(self.basis, self._average)
 
     def _share_of_samples(self) -> float:
-        """Of all images that are encoded before the first gradient."""
+        """Return the share of samples among all images that are encoded before the first gradient."""
         schema, parameters = self._schema, self._parameters
         samples = parameters.samples if parameters.warm_start is not None else 0
         return samples / (samples + schema.num_units * schema.records_per_unit)
 
     def _fit_basis(self) -> FeatureBasis:
-        """The basis; the first weights, too, where there are labelled images to fit them to."""
+        """Fit the basis, and the first weights, too, where there are labelled images to fit them to."""
         from datalens_service.models.classifiers.encoded_features import FeatureBasis
 
         parameters, schema, encoder = self._parameters, self._schema, self._parameters.feature_encoder()
@@ -300,13 +294,13 @@ class LinearLayer:
         return basis
 
     def _choose_constant(self) -> float:
-        """What the bias sees beside features of length 1: of few records little, it learns less than they would."""
+        """Choose the bias's constant beside features of length 1: small where few records would teach it little."""
         from datalens_service.models.classifiers.encoded_features import SMALL_CONSTANT
 
         return 1.0 if isinstance(self._parameters.warm_start, Moments | Shapes) else SMALL_CONSTANT
 
     def _seen_images(self) -> tuple[Images, Labels]:
-        """Samples and as many public images, and labels of the first of them: of those with the private classes."""
+        """Return samples and as many public images, and the labels of those at the front with private classes."""
         parameters, schema, public = self._parameters, self._schema, self._inputs.public
         if self._start is None:
             images = draw_dead_leaves(schema, parameters.samples, self._inputs.randomness.numpy("samples"))
@@ -321,7 +315,7 @@ class LinearLayer:
         return np.concatenate(parts), np.concatenate([labels, shown])
 
     def _follow(self, released: NDArray[np.float64]) -> None:
-        """One step along a noisy sum of gradients; the number of records it is divided by is public."""
+        """Take one step along a noisy sum of gradients, divided by the public number of records."""
         parameters, schema = self._parameters, self._schema
         records = schema.num_units * schema.records_per_unit
         gradient = (released * (parameters.error_norm / records)).astype(np.float32)
@@ -332,7 +326,7 @@ class LinearLayer:
 
 
 def choose_learning_rate(schema: Schema, gradients: PlannedRelease, *, has_samples: bool = True) -> float:
-    """How far weights follow a gradient, from public numbers: noise walks them away in proportion to rate over n·μ."""
+    """Choose the step length, from public numbers: noise moves weights in proportion to rate over n·μ."""
     rate = _RATE_PER_EVIDENCE if has_samples else _RATE_WITHOUT_SAMPLES / math.sqrt(schema.num_classes)
     mu = mu_of_units(gradients.cost())
     return min(_HIGHEST_RATE, rate * schema.num_units * mu)

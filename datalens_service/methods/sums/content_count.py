@@ -1,6 +1,6 @@
-"""What images show, drawings or objects, by one noisy count: of records that are drawings, less the others.
+"""The content of images, drawings or objects, by one noisy count: of records that are drawings, less the others.
 
-Guarantee: that of `VectorSum` (docs/mechanisms/moments.md). A record enters with 1 or -1, a function of its image
+Guarantee: that of `VectorSum` (docs/mechanisms/moments.md). A record counts 1 or -1, a function of its image
 alone: whether that is a drawing, bright strokes of one brightness on a dark ground. Levels were chosen on MNIST, of
 which 97 in 100 training images are drawings by them, and on Fashion-MNIST, of which 16 are.
 """
@@ -20,14 +20,15 @@ from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 
 _DARK, _BRIGHT = 64, 192
 _LEAST_GROUND: Final = 0.6
-"""Of all pixels, dark ones."""
+"""Share of dark pixels among all, at least."""
 _LEAST_BRIGHT: Final = 0.5
-"""Of the pixels that are not dark, bright ones: the others are edges of strokes, or shades of objects."""
+"""Share of bright ones among pixels that are not dark, at least: the others are edges of strokes, or shades of objects.
+"""
 _ROWS: Final = 4096
 
 
 def are_drawings(images: Images) -> NDArray[np.bool_]:
-    """(n,) whether images (n, height, width, channels) have a dark ground and few shades."""
+    """Tell whether images (n, height, width, channels) have a dark ground and few shades, bool (n,)."""
     parts = [_of_batch(images[row : row + _ROWS]) for row in range(0, len(images), _ROWS)]
     return np.concatenate(parts) if parts else np.zeros(0, dtype=bool)
 
@@ -40,12 +41,12 @@ def _of_batch(images: Images) -> NDArray[Any]:
     return np.asarray((ink <= (1 - _LEAST_GROUND) * pixels) & (bright >= _LEAST_BRIGHT * ink))
 
 
-# Of μ². Of 60,000 records at ε = 1 the noise is that of 40.
+# Share of μ². With 60,000 records at ε = 1 the noise is as large as 40 of them.
 _SHARE: Final = 0.01
 
 
 def plan_count(schema: Schema, units: int) -> PlannedRelease:
-    """The count, for its share of `units`.
+    """Plan the count, for its share of `units`.
 
     Raises:
         InfeasiblePlan: The noise would have to be larger than the sampler can draw.
@@ -57,11 +58,11 @@ def plan_count(schema: Schema, units: int) -> PlannedRelease:
 
 
 def count_drawings(rows: Rows, _released: None) -> GroupedVectors:
-    """Contribution: 1 of a record that is a drawing, -1 of another one."""
+    """Contribution: 1 for a record that is a drawing, -1 for another one."""
     values = np.where(are_drawings(rows.values), 1.0, -1.0)[:, None]
     return GroupedVectors(values, np.zeros(len(rows.labels), dtype=np.int64), rows.units)
 
 
 def read_count(released: NDArray[np.float64]) -> Content:
-    """What most images show by the released count."""
+    """Return what most images show by the released count."""
     return "drawings" if released[0, 1] > 0 else "objects"

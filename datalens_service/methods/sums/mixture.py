@@ -1,9 +1,9 @@
 """Mixture: moments, with several Gaussians per class instead of one.
 
     Σ x·xᵀ pooled → subspace;  counts, means and covariances per class → where to put the first centres;
-    then, `iterations` times, counts and means of the records next to each centre;  covariances per component.
+    then, `iterations` times, counts and means of the records nearest to each centre;  covariances per component.
 
-A record belongs to the component of its own class whose released centre is next to it: a function of that record
+A record belongs to the nearest component of its own class, by released centres: a function of that record
 and of earlier releases. So it enters one block of each sum, as with moments, and costs the same.
 """
 
@@ -72,11 +72,9 @@ class Mixture(SummedImages):
     )
 
     def working_bytes(self, schema: Schema) -> float:
-        """Products of coordinates."""
         return self.bytes_of_products(schema, self.subspace_dimensions, schema.num_classes * self.components)
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """All releases, calibrated so that together they cost at most `units`."""
         covariances_share = 1 - self.subspace_share - self.means_share
         if covariances_share <= 0:
             raise InvalidSpec(
@@ -95,7 +93,6 @@ class Mixture(SummedImages):
         )
 
     def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
-        """Ask for the sums of moments, then for those of the components; only the first centres are random: public."""
         start = Moments(**self.model_dump(include={"clip_norm", "residual_norm", "center", "frequencies"}))
         view, fit = yield from fit_moments(start, Plan(releases=plan.releases[:_RELEASES_OF_MOMENTS]), records)
         components = MixtureFit(fit, self.components, self.pooling, inputs.randomness.numpy("mixture.centres"))
@@ -115,7 +112,7 @@ class Mixture(SummedImages):
         return Components(view, fit.basis, components.centres, self.component_norm)
 
     def rank(self, schema: Schema) -> int:
-        """Dimensions of the subspace."""
+        """Return the number of dimensions of the subspace."""
         return min(self.subspace_dimensions, self.summed_dimensions(schema))
 
     def _means(self, schema: Schema, groups: int, units: float, count: int = 1) -> PlannedRelease:
@@ -139,7 +136,7 @@ class Mixture(SummedImages):
 
 
 class Components(NamedTuple):
-    """What contributions are made with: how images are seen, and released centres (classes, K, q)."""
+    """The released values that contributions use: the view of images, a basis and centres (classes, K, q)."""
 
     view: ImageVectors
     basis: Floats
@@ -148,13 +145,13 @@ class Components(NamedTuple):
 
 
 def component_vectors(rows: Rows, components: Components) -> GroupedVectors:
-    """Contribution: images in the released subspace, by the component next to them."""
+    """Contribution: images in the released subspace, by their nearest component."""
     coordinates = components.view.coordinates(rows.values, components.basis)
     return GroupedVectors(coordinates, nearest(coordinates, rows.labels, components.centres), rows.units)
 
 
 def component_residuals(rows: Rows, components: Components) -> GroupedVectors:
-    """Contribution: what lies between an image and the released centre next to it."""
+    """Contribution: differences between images and their nearest released centres."""
     coordinates, groups, units = component_vectors(rows, components)
     away = coordinates - components.centres.reshape(-1, components.centres.shape[-1])[groups]
     return GroupedVectors(away / components.component_norm, groups, units)

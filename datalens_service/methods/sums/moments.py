@@ -1,7 +1,7 @@
 """Moments: one noisy subspace, then a noisy mean and covariance per class.
 
 Three releases: Σ x·xᵀ pooled → subspace; counts and Σ Vᵀx per class → means; Σ r·rᵀ per class → covariances.
-Whatever follows a release is post-processing.
+Everything after a release is post-processing.
 """
 
 from __future__ import annotations
@@ -57,11 +57,9 @@ class Moments(SummedImages):
     means_share: Number = Field(default=0.20, gt=0, lt=1, description="Share of μ² for class counts and means.")
 
     def working_bytes(self, schema: Schema) -> float:
-        """Products of coordinates."""
         return self.bytes_of_products(schema, self.subspace_dimensions, schema.num_classes)
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """The three releases, calibrated so that together they cost at most `units`."""
         if self.subspace_share + self.means_share >= 1:
             raise InvalidSpec(
                 "⟦method.subspace_share⟧ and ⟦method.means_share⟧ must leave something for the covariances."
@@ -83,17 +81,16 @@ class Moments(SummedImages):
         )
 
     def basis_columns(self, schema: Schema) -> int:
-        """Directions in which the released Gaussian lies: those of the subspace, and one for the centre."""
+        """Count the directions of the released Gaussian: those of the subspace, and one for the centre."""
         return min(self.subspace_dimensions, self.summed_dimensions(schema)) + bool(self.center)
 
     def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
-        """Ask for the three sums; nothing in it is random but the noise."""
         view, fit = yield from fit_moments(self, plan, records)
         return Outcome(Generator("gaussian", records.schema, {}, view.lift(fit.tensors(view.clip_norm))))
 
 
 class Measured(NamedTuple):
-    """What contributions are made with: public lengths, and what the releases so far say."""
+    """The values that contributions use: public lengths, and the fit to the releases so far."""
 
     view: ImageVectors
     fit: GaussianFit
@@ -107,7 +104,7 @@ def class_vectors(rows: Rows, measured: Measured) -> GroupedVectors:
 
 
 def class_residuals(rows: Rows, measured: Measured) -> GroupedVectors:
-    """Contribution: what lies between an image and the released mean of its class."""
+    """Contribution: differences between images and the released means of their classes."""
     coordinates = measured.view.coordinates(rows.values, measured.fit.basis)
     away = coordinates - measured.fit.means[rows.labels]
     return GroupedVectors(away / measured.residual_norm, rows.labels, rows.units)
@@ -116,7 +113,7 @@ def class_residuals(rows: Rows, measured: Measured) -> GroupedVectors:
 def fit_moments(
     parameters: Moments, plan: Plan, records: PrivateRecords
 ) -> Coroutine[Ask, Any, tuple[ImageVectors, GaussianFit]]:
-    """Ask for the three sums; how images are seen, and the Gaussians in units of the clipping norm."""
+    """Ask for the three sums; return the view of images, and the Gaussians in units of the clipping norm."""
     subspace, means, covariances = list_sums(plan)
     view = ImageVectors(records.schema, parameters.clip_norm, parameters.center, parameters.frequencies)
     fit, scale = GaussianFit(), parameters.residual_norm**2

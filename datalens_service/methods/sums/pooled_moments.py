@@ -1,7 +1,7 @@
 """Pooled moments: the mean of all records, class means shrunk towards it, and one covariance for all classes.
 
 Three releases: Σ x → center; counts and Σ (x − center) per class → class means; Σ r·rᵀ over all classes → how images of
-a class vary. x are the lowest cosine frequencies of an image, so many as the budget pays for. Whatever follows a
+a class vary. x are the lowest cosine frequencies of an image, so many as the budget pays for. Everything after a
 release is post-processing.
 
 With few records a covariance for each class is noise; one for all is not (linear discriminant analysis rests on the
@@ -52,14 +52,14 @@ _FEWEST, _MOST = 16, 1024
 _WEIGHTS: Final = (5, 7)
 _START_STDDEV: Final = 0.5
 _DENOISER_LENGTH: Final = 20
-"""Times a sum over records, to fit a denoiser."""
+"""Fitting a denoiser takes this many times as long as a sum over records."""
 _MOST_PUBLIC: Final = 20_000
 _MOST_TEXTURE: Final = 0.5
-"""Share of unmodelled variance that is drawn as noise, above which images look like it."""
+"""Share of unmodelled variance drawn as noise, above which images look noisy."""
 _BYTES_OF_A_FREQUENCY: Final = 24
-"""Of each record, while it is summed."""
+"""Bytes per frequency of each record, while it is summed."""
 _BYTES_OF_A_DRAWN_NUMBER: Final = 20_000
-"""Of each number of an image, by the thousands that are drawn and measured at once: `python -m benchmarks.owners`."""
+"""Bytes per number of an image, for the thousands drawn and measured at once, from `python -m benchmarks.owners`."""
 
 
 class PooledMoments(SummedImages):
@@ -106,17 +106,14 @@ class PooledMoments(SummedImages):
     )
 
     def evidence_levels(self) -> Levels | None:
-        """The same, with texture if much of it is drawn."""
         return Levels(LEAST_EVIDENCE, textured=self.texture > _MOST_TEXTURE)
 
     def working_bytes(self, schema: Schema) -> float:
-        """Records, and frequencies while they are summed or thousands of images while they are drawn."""
         records = schema.num_units * schema.dimensions
         summed = schema.num_units * min(self.frequencies or _MOST, schema.dimensions)
         return 2 * records + max(_BYTES_OF_A_FREQUENCY * summed, _BYTES_OF_A_DRAWN_NUMBER * schema.dimensions)
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """The three releases, calibrated so that together they cost at most `units`."""
         if self.center_share + self.means_share >= 1:
             raise InvalidSpec("⟦method.center_share⟧ and ⟦method.means_share⟧ must leave something for the covariance.")
         frequencies = min(self.frequencies or plan_frequencies(schema, units), schema.dimensions)
@@ -135,7 +132,6 @@ class PooledMoments(SummedImages):
         )
 
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
-        """How much detail is modelled, of images that are not brought to a working size anyway."""
         summed = list_sums(plan)[0].dimensions
         if summed >= schema.dimensions or schema.dimensions > MAXIMUM_DIMENSIONS:
             return ()
@@ -146,11 +142,9 @@ class PooledMoments(SummedImages):
         )
 
     def lengths(self, plan: Plan, schema: Schema, *, public: bool) -> dict[int, int]:
-        """A denoiser learns from public images first."""
         return {0: _DENOISER_LENGTH} if public else {}
 
     def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
-        """Ask for the three sums; a denoiser of public images, if there are any, finishes what is drawn."""
         from datalens_service.models.generators.denoiser.diffusion import Start
 
         denoiser = None if inputs.public is None else fit_denoiser(records.schema, inputs.public, inputs.options)
@@ -163,7 +157,7 @@ class PooledMoments(SummedImages):
 
 
 def plan_frequencies(schema: Schema, units: int) -> int:
-    """Frequencies that the records of a class pay for: their number grows slowly with μ times units per class.
+    """Choose the number of frequencies that a class pays for; it grows slowly with μ times units per class.
 
     A unit of several records has as many times the noise of one, and up to as many times the signal.
     """
@@ -172,13 +166,13 @@ def plan_frequencies(schema: Schema, units: int) -> int:
 
 
 def plan_covariance_frequencies(schema: Schema, units: int) -> int:
-    """Those of them whose covariance all records together pay for: of more, fewer directions stand out from noise."""
+    """Choose how many of them have a covariance: with more, fewer directions stand out from noise."""
     evidence = schema.num_units * mu_of_units(units)
     return int(np.clip(_COVARIANCE_FREQUENCIES_PER_EVIDENCE * evidence**_GROWTH, _FEWEST, _MOST))
 
 
 class Measured(NamedTuple):
-    """What contributions are made with: public lengths, and what the releases so far say."""
+    """The values that contributions use: public lengths, and the fit to the releases so far."""
 
     view: ImageVectors
     fit: PooledGaussianFit
@@ -188,13 +182,13 @@ class Measured(NamedTuple):
 
 
 def class_offsets(rows: Rows, measured: Measured) -> GroupedVectors:
-    """Contribution: what lies between an image and the released center, in the group of its class."""
+    """Contribution: differences between images and the released center, by class."""
     away = measured.view.vectors(rows.values) - measured.fit.center
     return GroupedVectors(away / measured.residual_norm, rows.labels, rows.units)
 
 
 def pooled_residuals(rows: Rows, measured: Measured) -> GroupedVectors:
-    """Contribution: what lies between an image and the released mean of its class."""
+    """Contribution: differences between images and the released means of their classes."""
     means = (measured.fit.center + measured.fit.offsets)[rows.labels]
     away = (measured.view.vectors(rows.values) - means)[:, measured.varying]
     return GroupedVectors(away / measured.residual_norm, np.zeros(len(rows.labels), dtype=np.int64), rows.units)
@@ -203,7 +197,7 @@ def pooled_residuals(rows: Rows, measured: Measured) -> GroupedVectors:
 def fit_pooled_moments(
     parameters: PooledMoments, plan: Plan, records: PrivateRecords
 ) -> Coroutine[Ask, Any, tuple[ImageVectors, PooledGaussianFit]]:
-    """Ask for the three sums; how images are seen, and the Gaussians in units of the clipping norm."""
+    """Ask for the three sums; return the view of images, and the Gaussians in units of the clipping norm."""
     center, offsets, covariance = list_sums(plan)
     if not isinstance(offsets, VectorSum) or not isinstance(covariance, OuterProductSum):
         raise TypeError("a plan of pooled moments ends with offsets and their covariance")
@@ -223,7 +217,7 @@ def fit_pooled_moments(
 
 
 def fit_denoiser(schema: Schema, public: PublicImages, options: ExecutionOptions) -> PublicDenoiser:
-    """A denoiser of public images."""
+    """Fit a denoiser to public images."""
     from datalens_service.models.generators.denoiser.public_denoiser import PublicDenoiser
 
     images, digest = spread_over(public, _MOST_PUBLIC).images, describe_source(public).sha256

@@ -1,4 +1,4 @@
-"""Shared by methods of noisy sums over records: images as vectors, calibrated releases."""
+"""Images as vectors, and calibrated releases, for methods of noisy sums over records."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ _BYTES_OF_A_PRODUCT, _BYTES_OF_A_SUMMED_PIXEL = 48, 11
 
 
 def summed_dimensions(schema: Schema, frequencies: int | None = None) -> int:
-    """Numbers of an image that are summed: all of them, or its lowest frequencies."""
+    """Return how many numbers of an image are summed: all of them, or its lowest frequencies."""
     if frequencies is not None:
         return min(frequencies, schema.dimensions)
     return schema.dimensions if schema.dimensions <= MAXIMUM_DIMENSIONS else _FREQUENCIES
 
 
 def describe_working_size(plan: Plan, schema: Schema) -> str:
-    """How much of large images the sums of a plan see, in sentences; empty if they see whole images."""
+    """Describe in sentences how much of large images the sums of a plan see; empty if they see whole images."""
     summed = max((mechanism.dimensions for mechanism in list_sums(plan)), default=schema.dimensions)
     if schema.dimensions <= MAXIMUM_DIMENSIONS or summed >= schema.dimensions:
         return ""
@@ -69,7 +69,7 @@ def describe_working_size(plan: Plan, schema: Schema) -> str:
 
 
 def visible_detail(schema: Schema, summed: int) -> tuple[int, int]:
-    """Width and height of images that have `summed` frequencies: as wide as high, but for a side that is shorter."""
+    """Return width and height of images that have `summed` frequencies: equal, unless one side is shorter."""
     pixels = count_planes(schema, summed)[0]
     side = math.isqrt(pixels)
     if schema.height < side:
@@ -97,22 +97,20 @@ class SummedImages(Method):
     )
 
     def summed_dimensions(self, schema: Schema) -> int:
-        """Numbers of an image that are summed."""
         return summed_dimensions(schema, self.frequencies)
 
     def bytes_of_products(self, schema: Schema, rank: int, groups: int) -> float:
-        """Memory of the records, and of the largest sum of products while it is noised, made whole and taken apart.
+        """Return the memory of the records, and of the largest sum of products while it is noised and decomposed.
 
         Args:
             rank: Directions of the subspace, at most.
-            groups: Whose products are summed in it.
+            groups: Number of groups whose products are summed in it.
         """
         summed = self.summed_dimensions(schema)
         products = max(summed**2, groups * min(rank, summed) ** 2)
         return _BYTES_OF_A_PRODUCT * products + _BYTES_OF_A_SUMMED_PIXEL * schema.num_units * schema.dimensions
 
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
-        """Whether bright images come out dark: lengths of colour images are measured from black."""
         if schema.channels == 1 or self.center:
             return ()
         return (
@@ -122,7 +120,7 @@ class SummedImages(Method):
 
 
 def calibrated(mechanism: GroupedSum | CrossProductSum | GradientSum | CellVotes, units: float) -> PlannedRelease:
-    """The release with the noise that makes it cost at most `units`, on the finest grid for which it can be drawn.
+    """Calibrate a release to cost at most `units`, on the finest grid for which its noise can be drawn.
 
     Raises:
         InfeasiblePlan: On every grid the noise would be larger than the sampler can draw.
@@ -139,7 +137,7 @@ def calibrated(mechanism: GroupedSum | CrossProductSum | GradientSum | CellVotes
 
 
 def list_sums(plan: Plan) -> list[GroupedSum]:
-    """Its releases of sums of records, one by one; votes are left out."""
+    """List its releases of sums of records, one by one; votes are left out."""
     mechanisms = [release.mechanism for release in plan.all_releases() for _ in range(release.count)]
     return [mechanism for mechanism in mechanisms if isinstance(mechanism, OuterProductSum | VectorSum)]
 
@@ -150,7 +148,7 @@ class ImageVectors:
     Args:
         clip_norm: Largest length, as a fraction of an all-white image.
         center: Brightness that is subtracted from every pixel before.
-        frequencies: Lowest frequencies that are summed, in their order. None: all pixels of small images.
+        frequencies: Number of the lowest frequencies that are summed, in their order. None: all pixels of small images.
 
     Attributes:
         clip_norm: Length in pixel units that counts as 1.
@@ -165,23 +163,23 @@ class ImageVectors:
         self._frequencies = LowFrequencies(schema, summed) if reduced else None
 
     def vectors(self, images: Images) -> Floats:
-        """(n, d) of images (n, height, width, channels); longer ones are scaled back by the mechanism."""
+        """Turn images (n, height, width, channels) into vectors (n, d); the mechanism scales back long ones."""
         pixels = images.transpose(0, 3, 1, 2).reshape(len(images), -1) / 255.0 - self._center
         if self._frequencies is None:
             return np.asarray(pixels / self.clip_norm)
         return self._frequencies.coordinates(on_grid(pixels, self._longest)) / self.clip_norm
 
     def coordinates(self, images: Images, basis: Floats) -> Floats:
-        """(n, q): images of length at most 1 in a released basis (d, q)."""
+        """Return coordinates (n, q), of length at most 1, of images in a released basis (d, q)."""
         return exact_products(on_grid(self.vectors(images)), basis)
 
     def lift(self, tensors: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
-        """A released model of summed numbers as one of whole images; frequencies do not depend on data."""
+        """Turn a released model of summed numbers into one of whole images; frequencies do not depend on data."""
         if self._frequencies is not None:
             tensors = tensors | {"basis": self._frequencies.lift(tensors["basis"])}
         return around(self._center, tensors) if self._center else tensors
 
 
 def pooled_vectors(rows: Rows, view: ImageVectors) -> GroupedVectors:
-    """Contribution: whole images, not told apart by class."""
+    """Contribution: whole images, pooled over classes."""
     return GroupedVectors(view.vectors(rows.values), np.zeros(len(rows.labels), dtype=np.int64), rows.units)

@@ -1,9 +1,9 @@
 """Shapes: moments of signed distances instead of pixels, so that samples have sharp outlines.
 
 Three releases: counts and sums of vectors per class → means; Σ r·rᵀ pooled, of the distances from the class means →
-what all classes share; Σ r·rᵀ per class in the subspace of that → how each class departs from it. The vector of a
-record is a function of its image alone (models/generators/outlines/level_sets.py). Before them, unless the client says
-what images show, one noisy count of drawings decides. Whatever follows a release is post-processing.
+the variation that all classes share; Σ r·rᵀ per class in the subspace of that → how each class departs from it. The
+vector of a record is a function of its image alone (models/generators/outlines/level_sets.py). Before them, unless the
+client says what images show, one noisy count of drawings decides. Everything after a release is post-processing.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Shapes(Method):
     )
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """The three releases, calibrated so that together they cost at most `units`; before them the count, if any."""
+        """Plan the three releases to cost at most `units` together; before them the count, if content is measured."""
         rest = 1 - self.means_share - self.shared_share
         if rest <= 0:
             raise InvalidSpec("⟦method.means_share⟧ and ⟦method.shared_share⟧ must leave something for the classes.")
@@ -88,19 +88,20 @@ class Shapes(Method):
         )
 
     def dimensions(self, schema: Schema) -> int:
-        """Length of the summed vectors; before the content is known, that of the longest."""
+        """Return the length of the summed vectors; before the content is known, that of the longest."""
         contents: list[Content] = ["drawings", "objects"] if self.content == "measured" else [self.content]
         return max(LevelSets(schema, content).dimensions for content in contents)
 
     def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
-        """Ask for the sums; beside noise, only the samples that set the tolerance are random: public."""
         fitted = yield from fit_shapes(self, plan, records, inputs.randomness)
         return Outcome(fitted.generator)
 
 
 class Encoding(NamedTuple):
-    """What contributions are made with: public lengths, released means (classes, dimensions) and basis, and `width`,
-    columns that the mechanism sums; vectors that are shorter end in zeros."""
+    """The values that contributions use: public lengths, released means (classes, dimensions) and basis.
+
+    Vectors shorter than `width`, the number of columns that the mechanism sums, end in zeros.
+    """
 
     codec: LevelSets
     vector_norm: float
@@ -110,12 +111,12 @@ class Encoding(NamedTuple):
 
 
 def encode(rows: Rows, codec: LevelSets) -> Floats:
-    """Vectors of images, of any length."""
+    """Encode images as vectors of any length."""
     return codec.encode(rows.values)
 
 
 def redraw(rows: Rows, codec: LevelSets) -> Images:
-    """Images that were encoded, decoded again, as samples are."""
+    """Encode images and decode them again, as samples are."""
     return codec.decode_records(rows.values)
 
 
@@ -131,7 +132,7 @@ def shared_residuals(rows: Rows, encoding: Encoding) -> GroupedVectors:
 
 
 def class_residuals(rows: Rows, encoding: Encoding) -> GroupedVectors:
-    """Contribution: the same in the released subspace, by class."""
+    """Contribution: the same distances in the released subspace, by class."""
     values = exact_products(_residuals(rows, encoding), encoding.fit.basis)
     return GroupedVectors(_padded(values, encoding.width), rows.labels, rows.units)
 
@@ -151,7 +152,7 @@ def _padded(values: Floats, width: int) -> Floats:
 
 
 class FittedShapes(NamedTuple):
-    """What is left to use of a run: records as vectors, how they are made, and the released Gaussian."""
+    """Results that later steps of a run use: records as vectors, their codec, and the released Gaussian."""
 
     encoded: PrivateRecords
     codec: LevelSets
@@ -192,7 +193,7 @@ def fit_shapes(
 def _as_generator(
     parameters: Shapes, schema: Schema, codec: LevelSets, fit: HierarchicalFit, randomness: TrainingRandomness
 ) -> Generator:
-    """The class-conditional Gaussian over signed distances."""
+    """Build the class-conditional Gaussian over signed distances."""
     from datalens_service.models.generators.outlines import shapes
 
     settings: dict[str, Any] = {"content": codec.content, "spread": parameters.spread}

@@ -21,7 +21,7 @@ from datalens_service.voices import speak
 
 
 class _VoteSettings(TeacherSettings):
-    """Before those of the student, where specs of all versions have them."""
+    """The settings of teachers, placed before those of the student as in specs of all versions."""
 
     votes: Annotated[AnyVotes, Field(discriminator="name"), BeforeValidator(named)] = Field(
         default=TopAggParameters(), description="DataLens' own votes, those of D2P-Fed, FetchSGD, G-PATE or GS-WGAN."
@@ -35,7 +35,7 @@ class _VoteSettings(TeacherSettings):
 class DataLens(VotingMethod, _VoteSettings):
     """Parameters of DataLens; the defaults are the original's for MNIST at ε = 1, with a smaller teacher.
 
-    Exactly what the budget pays for is derived: with `noise_stddev` given, the number of steps; with `steps`
+    The rest follows from the budget: with `noise_stddev` given, the number of steps; with `steps`
     given, the noise; with both, the smaller run.
     """
 
@@ -62,17 +62,14 @@ class DataLens(VotingMethod, _VoteSettings):
         return self
 
     def vote_parameters(self) -> VoteParameters:
-        """Of the kind of vote."""
         return self.votes
 
     def build_votes(self, common: dict[str, Any]) -> VoteMechanism:
-        """The mechanism."""
         return self.votes.build(
             common | {"clip": self.clip, "stochastic": self.stochastic, "threshold": self.threshold}
         )
 
     def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
-        """Ask for the sums of the warm start, if there is one, then for one vote after the other."""
         from datalens_service.methods.voting.training_run import VotedStudent, vote
 
         votes = plan.releases[-1].mechanism

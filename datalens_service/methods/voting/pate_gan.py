@@ -59,28 +59,22 @@ class PateGan(VotingMethod):
     )
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """As that of DataLens."""
         num_weights(self.discriminator, schema)
         return super().plan(schema, units)
 
     def dimensions(self, schema: Schema) -> int:
-        """One score per image."""
         return 1
 
     def max_ranks(self, schema: Schema) -> int:
-        """Its run computes all teachers itself."""
         return 1
 
     def vote_parameters(self) -> VoteParameters:
-        """Of the scores."""
         return self.votes
 
     def build_votes(self, common: dict[str, Any]) -> VoteMechanism:
-        """The scores; they know no clipping and no threshold."""
         return self.votes.build(common | {"clip": 1.0, "stochastic": False, "threshold": "none"})
 
     def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
-        """Ask for the sums of the warm start, if there is one, then for scores of one batch after the other."""
         from datalens_service.methods.voting.pate_gan_run import ScoredStudent, StudentSchedule
         from datalens_service.methods.voting.training_run import vote
 

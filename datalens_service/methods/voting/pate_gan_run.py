@@ -19,12 +19,12 @@ from datalens_service.models.discriminator import Discriminator
 
 @dataclass(frozen=True)
 class StudentSchedule:
-    """How a student discriminator learns; the fields of `PateGan` of these names.
+    """The training schedule of a student discriminator; the fields of `PateGan` of these names.
 
     Attributes:
-        discriminator_steps: Per batch scored.
-        generator_steps: Per batch scored.
-        remembered_steps: Batches with their scores that it learns from.
+        discriminator_steps: Steps per scored batch.
+        generator_steps: Steps per scored batch.
+        remembered_steps: Number of scored batches that it learns from.
     """
 
     discriminator: str
@@ -35,7 +35,7 @@ class StudentSchedule:
 
 
 class _Scored(NamedTuple):
-    """Released: generated images and what teachers said of them, with noise."""
+    """Released: generated images and their noisy scores."""
 
     images: Tensor
     labels: Tensor
@@ -70,11 +70,9 @@ class ScoredStudent(VotedStudent):
         self._remembered: deque[_Scored] = deque(maxlen=schedule.remembered_steps)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Empty: stored scores are replayed."""
         return {}
 
     def follow(self, images: Tensor, labels: Tensor, released: NDArray[Any], step: int) -> None:
-        """Learn from the scores of a batch, and follow what was learnt."""
         self._remembered.append(_Scored(images, labels, torch.from_numpy(released).to(images).squeeze(1)))
         self._fit(step)
         for number in range(self._schedule.generator_steps):
@@ -83,7 +81,7 @@ class ScoredStudent(VotedStudent):
             self._student.update(direction, self.parameters.image_step_size)
 
     def _fit(self, step: int) -> None:
-        """Batches of what is remembered, drawn by a public seed."""
+        """Learn from batches of the remembered images, drawn by a public seed."""
         images, labels, scores = (torch.cat(parts) for parts in zip(*self._remembered, strict=True))
         rng = np.random.default_rng(self._randomness.seed("student batches", step))
         for _ in range(self._schedule.discriminator_steps):

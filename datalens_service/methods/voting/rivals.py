@@ -26,7 +26,7 @@ _COMMON: Final[dict[str, Any]] = {
     "student_averaging": 0.9,
 }
 _LEARNING_RATE: Final = 6e-3
-"""Of the student, where no warm start needs a gentle one."""
+"""Learning rate of the student, where no warm start needs a gentle one."""
 
 RIVALS: Final[Mapping[str, Mapping[str, Any]]] = {
     "g_pate": _COMMON
@@ -37,13 +37,13 @@ RIVALS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def restate_rival(method: Any) -> Any:
-    """State a rival as DataLens with the rival's settings; anything else is handed back.
+    """State a rival as DataLens with the rival's settings; anything else is returned unchanged.
 
     Args:
-        method: As a request or a stored job has it.
+        method: Method as in a request or a stored job.
 
     Raises:
-        ValueError: A rival with the votes of another method.
+        ValueError: A rival has the votes of another method.
     """
     stated = named(method)
     name = stated.get("name") if isinstance(stated, dict) else None
@@ -61,10 +61,10 @@ def restate_rival(method: Any) -> Any:
 
 
 def build_rival(name: str, **settings: Any) -> DataLens:
-    """DataLens with the settings of a rival, and others in their place."""
+    """Build DataLens with the settings of a rival, and with others in their place."""
     return DataLens.model_validate(restate_rival({"name": name, **settings}))
 
 
 def list_stored_names(method: str) -> tuple[str, ...]:
-    """Names under which stored jobs may have a method."""
+    """List the names under which stored jobs may have a method."""
     return (method, *RIVALS) if method == "datalens" else (method,)

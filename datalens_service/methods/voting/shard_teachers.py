@@ -1,4 +1,4 @@
-"""What the teachers of shards do: how they are made, learn and vote. The wall calls these functions."""
+"""The work of the teachers of shards: how they are made, learn and vote. The wall calls these functions."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -20,20 +20,20 @@ class Question(NamedTuple):
     labels: Tensor
     """int64 (images,)."""
     class_groups: int
-    """With class-pure shards there are as many images of each class, in class order; else 1."""
+    """With class-pure shards the number of classes, of which there are equally many images in class order; else 1."""
     scores: bool
-    """Whether a vote is a number per image instead of a gradient."""
+    """True if a vote is a number per image instead of a gradient."""
     basis: Tensor | None
-    """As that of `Setting`."""
+    """The basis of votes, as in `Setting`."""
 
 
 def make_teachers(shards: Shards, setting: Setting) -> TeacherBackend:
-    """The teachers of one rank."""
+    """Make the teachers of one rank."""
     return setting.teacher.build(setting, shards)
 
 
 def train_teachers(teachers: TeacherBackend, batch: ShardBatch, question: Question) -> None:
-    """One optimiser step of every teacher; with class-pure shards on the images of its class."""
+    """Take one optimiser step of every teacher; with class-pure shards on the images of its class."""
     images, labels = question.images.to(teachers.device), question.labels.to(teachers.device)
     if question.class_groups > 1:
         images = images.reshape(question.class_groups, -1, images.shape[-1])
@@ -42,9 +42,9 @@ def train_teachers(teachers: TeacherBackend, batch: ShardBatch, question: Questi
 
 
 def image_votes(teachers: TeacherBackend, question: Question) -> Iterator[Tensor | PartialGradients]:
-    """Blocks of gradients (teachers, images, coordinates); with class-pure shards on the images of one class.
+    """Yield blocks of gradients (teachers, images, coordinates); with class-pure shards on the images of one class.
 
-    Scores instead, (teachers, images, 1), where they are asked for.
+    Where scores are asked for, blocks are (teachers, images, 1).
     """
     answers = teachers.scores if question.scores else teachers.image_gradients
     groups = question.class_groups
@@ -58,5 +58,5 @@ def image_votes(teachers: TeacherBackend, question: Question) -> Iterator[Tensor
 
 
 def _in_basis(gradients: Tensor, basis: Tensor | None) -> Tensor:
-    """Coordinates of a block."""
+    """Project a block onto the basis, if there is one."""
     return gradients if basis is None else gradients @ basis.to(gradients.device)

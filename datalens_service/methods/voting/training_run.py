@@ -29,7 +29,7 @@ from datalens_service.models.teachers.partitions import partition_teachers
 from datalens_service.models.trainer import StudentTrainer
 
 CLASS_HIDDEN: Final = 128
-"""Units of a class's network."""
+"""Hidden units of a class's network."""
 _STUDENT: Final = "student/"
 _START: Final = "start/"
 
@@ -53,7 +53,7 @@ def vote(student: VotedStudent, plan: Plan, records: PrivateRecords, inputs: Run
 
 
 class VotedStudent:
-    """A generator that follows noisy votes, and the teachers that it asks for them."""
+    """A generator that follows noisy votes, and the teachers that vote on its images."""
 
     def __init__(
         self, parameters: VotingMethod, votes: VoteMechanism, records: PrivateRecords, inputs: RunInputs
@@ -67,17 +67,16 @@ class VotedStudent:
         self._start: Generator | None = None
 
     def begin_at(self, start: Generator) -> None:
-        """Let the student begin as a released generator."""
         self._start = start
         self._student.load_initial(start.tensors)
 
     def propose(self, purpose: str, number: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Images of the student with their labels."""
+        """Draw images of the student with their labels."""
         apart = self._votes.classes_voted_apart > 1
         return self._student.propose(self._randomness.seed(purpose, number), self._votes.images, balanced=apart)
 
     def ask(self, images: torch.Tensor, labels: torch.Tensor, step: int, *, first: bool) -> Ask:
-        """Let teachers learn from images, then vote on them."""
+        """Ask teachers to learn from images, then to vote on them."""
         votes, basis = self._votes, self._vote_basis()
         question = Question(images.cpu(), labels.cpu(), votes.classes_voted_apart, votes.reads_scores, basis)
         if times := self.parameters.teacher.steps_before_vote(first=first):
@@ -86,17 +85,17 @@ class VotedStudent:
         return Ask(self._shards, with_coins, image_votes, question, self.outcome, checkpoint=self.state)
 
     def follow(self, images: torch.Tensor, labels: torch.Tensor, released: NDArray[Any], step: int) -> None:
-        """Learn from what was released about images."""
+        """Learn from the released votes on images."""
         direction = released if self._basis is None else released @ self._basis.T
         self._student.update(direction, self.parameters.image_step_size)
 
     def outcome(self) -> Outcome:
-        """The student after the votes so far."""
+        """Return the student after the votes so far."""
         student = self._student
         return Outcome(Generator("network", self._schema, student.settings(), student.tensors()), self._start)
 
     def state(self) -> State:
-        """Student and start."""
+        """Return the state of student and start."""
         parts = {_STUDENT: self._student.state(), _START: {} if self._start is None else self._start.tensors}
         return {part + name: value for part, state in parts.items() for name, value in state.items()}
 
@@ -139,7 +138,7 @@ class VotedStudent:
         )
 
     def _architecture(self) -> dict[str, Any]:
-        """Settings of the student's network; votes in a basis can move nothing outside it."""
+        """Return settings of the student's network, which moves nothing outside a basis of votes."""
         parameters, warm_start = self.parameters, self.parameters.warm_start
         if warm_start is not None:
             rank = warm_start.basis_columns(self._schema)

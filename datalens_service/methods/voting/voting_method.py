@@ -1,4 +1,4 @@
-"""What every method with voting teachers shares: teachers, student, and the releases that a budget pays for.
+"""The parts that every method with voting teachers shares: teachers, student, and the releases that a budget pays for.
 
 A method of this kind adds its votes: DataLens one of several kinds, PATE-GAN scores.
 """
@@ -27,9 +27,9 @@ from datalens_service.strict import Integer, Number
 DEFAULT_STEPS = 150
 
 _BYTES_OF_A_WEIGHT: Final = 12
-"""With its optimiser; both once more in a checkpoint, if they lie in memory: `python -m benchmarks.memory`."""
+"""Bytes of a weight with its optimiser, from `python -m benchmarks.memory`; a checkpoint in memory takes as many."""
 _LARGEST_ENSEMBLE: Final = 8 * 2**30
-"""A larger one lies on a disk."""
+"""An ensemble that is larger lies on a disk."""
 
 TEACHER_SHORT_NAMES: Final[Mapping[str, tuple[str, str]]] = {
     "teacher_batch": ("teacher", "batch"),
@@ -42,7 +42,7 @@ _KINDS: Final[dict[str, tuple[type[BaseModel], ...]]] = {"votes": get_args(AnyVo
 
 
 class TeacherSettings(Method):
-    """Who votes, and on how many images."""
+    """The teachers of a method, and the number of images they vote on."""
 
     name: str
     num_teachers: Integer = Field(default=4000, ge=1, le=100_000, description="N; one shard of records each.")
@@ -56,7 +56,7 @@ class TeacherSettings(Method):
     images_per_step: Integer = Field(default=15, ge=1, le=1024, description="Synthetic images voted on per step.")
 
     def network_bytes(self, schema: Schema) -> float:
-        """The student's, and those of all teachers together, but for an ensemble so large that it lies on a disk."""
+        """Return the memory of the student and of all teachers, except an ensemble so large that it is on a disk."""
         teachers = 0 if self.disk_bytes(schema) else 2 * _BYTES_OF_A_WEIGHT * self.count_weights(schema)
         return super().network_bytes(schema) + teachers
 
@@ -71,8 +71,11 @@ class TeacherSettings(Method):
 
 
 class VotingMethod(TeacherSettings, ABC):
-    """Teachers, student and plan; runs and teachers depend on these alone. `short_names`: `teacher_batch` for
-    `teacher.batch`."""
+    """Teachers, student and plan, on which runs and teachers depend alone.
+
+    Attributes:
+        short_names: Short names of nested parameters, as `teacher_batch` for `teacher.batch`.
+    """
 
     short_names: ClassVar[Mapping[str, tuple[str, str]]] = TEACHER_SHORT_NAMES
 
@@ -117,19 +120,18 @@ class VotingMethod(TeacherSettings, ABC):
         return self
 
     def evidence_levels(self) -> Levels | None:
-        """Without a warm start, votes alone shape images."""
         return WITHOUT_A_START if self.warm_start is None else super().evidence_levels()
 
     @abstractmethod
     def vote_parameters(self) -> VoteParameters:
-        """Of the kind of vote."""
+        """Return the parameters of this kind of vote."""
 
     @abstractmethod
     def build_votes(self, common: dict[str, Any]) -> VoteMechanism:
-        """The mechanism."""
+        """Build the mechanism of the votes from its common parameters."""
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """Releases of the warm start, if any, then as many votes as the rest pays for."""
+        """Plan the releases of the warm start, if any, then as many votes as the rest pays for."""
         self._check(schema)
         if self.warm_start is None:
             return Plan(releases=(self._votes(schema, units),))
@@ -137,16 +139,16 @@ class VotingMethod(TeacherSettings, ABC):
         return Plan(releases=(*start.releases, self._votes(schema, units - start.cost())))
 
     def max_ranks(self, schema: Schema) -> int:
-        """As many as there are partitions of teachers, which are not split."""
+        """Return the number of partitions of teachers, which are not split."""
         return len(partition_teachers(self.num_teachers, self._class_groups(schema)))
 
     @property
     def resolved_student_learning_rate(self) -> float:
-        """The named rate, or the default for this kind of start: votes undo a good start unless they are gentle."""
+        """Return the named rate, or the default for this start: votes undo a good start unless they are gentle."""
         return self.student_learning_rate or (1e-5 if self.warm_start else 1e-3)
 
     def dimensions(self, schema: Schema) -> int:
-        """Coordinates of one vote."""
+        """Return the number of coordinates of one vote."""
         return schema.dimensions if self.vote_basis == "pixels" else self.vote_dimensions
 
     def _class_groups(self, schema: Schema) -> int:
@@ -182,7 +184,7 @@ class VotingMethod(TeacherSettings, ABC):
         return PlannedRelease.model_validate({"mechanism": mechanism.model_dump(), "count": count})
 
     def _mechanism(self, schema: Schema) -> VoteMechanism:
-        """The vote with its own noise, or with the loudest until it is calibrated."""
+        """Build the vote with its own noise, or with the loudest until it is calibrated."""
         common = {
             "num_teachers": self.num_teachers,
             "images": self.images_per_step,
@@ -202,7 +204,7 @@ class VotingMethod(TeacherSettings, ABC):
 
     @classmethod
     def _nested(cls, parameters: dict[str, Any]) -> dict[str, Any]:
-        """Short names put where they belong; one that says nothing about this kind is dropped."""
+        """Move short names to where they belong, and drop those that do not apply to this kind."""
         nested = {name: value for name, value in parameters.items() if name not in cls.short_names}
         for name in parameters.keys() & cls.short_names.keys():
             group, member = cls.short_names[name]
@@ -214,6 +216,6 @@ class VotingMethod(TeacherSettings, ABC):
 
 
 def _members(group: str, kind: Any) -> set[str]:
-    """Parameters of a kind of votes or teachers; of an unknown kind all, so that the kind is what gets refused."""
+    """Return the parameters of a kind of votes or teachers; of an unknown kind all, so that the kind is refused."""
     known = {model.model_fields["name"].default: set(model.model_fields) for model in _KINDS[group]}
     return known.get(kind, set()) if isinstance(kind, str) else set()

@@ -17,10 +17,9 @@ _CENTER, _SCALE = 0.5, 2.0
 
 
 class Centered(nn.Module):
-    """Numbers in [0, 1] to numbers in [−1, 1]."""
+    """Maps numbers in [0, 1] to numbers in [−1, 1]."""
 
     def forward(self, images: Tensor) -> Tensor:
-        """Of the same shape."""
         return (images - _CENTER) * _SCALE
 
 
@@ -30,9 +29,9 @@ class EncodedFeatures(nn.Module):
     Every step looks at one image alone. Encoder and basis are parts of the released weights.
 
     Args:
-        encoder: Whose features are about 1 long.
-        features: How many it has.
-        dimensions: Of the basis; None leaves the features as they are.
+        encoder: Its features are about 1 long.
+        features: Number of its features.
+        dimensions: Dimensions of the basis; None leaves the features as they are.
     """
 
     center: Tensor
@@ -49,13 +48,13 @@ class EncodedFeatures(nn.Module):
             self.register_buffer("basis", torch.eye(features, dimensions))
 
     def forward(self, images: Tensor) -> Tensor:
-        """(n, width) vectors of length 1."""
+        """Return vectors of length 1, (n, width)."""
         features = self.encoder(images)
         return functional.normalize((features - self.center) @ self.basis if self.has_basis else features, dim=1)
 
 
 def _small_cnn(schema: Schema) -> nn.Sequential:
-    """The example network of Opacus for MNIST, in the sizes that DataLens (appendix A.2) uses."""
+    """Build the example network of Opacus for MNIST, in the sizes that DataLens (appendix A.2) uses."""
     convolutions = nn.Sequential(
         Centered(),
         *(nn.Conv2d(schema.channels, 16, 8, stride=2, padding=3), nn.ReLU(), nn.MaxPool2d(2, stride=1)),
@@ -66,17 +65,17 @@ def _small_cnn(schema: Schema) -> nn.Sequential:
 
 
 def _lenet(schema: Schema) -> nn.Sequential:
-    """With sigmoids, whose second derivative exists everywhere."""
+    """Build LeNet with sigmoids, whose second derivative exists everywhere."""
     return _build_lenet(nn.Sigmoid, schema)
 
 
 def _lenet_relu(schema: Schema) -> nn.Sequential:
-    """With rectifiers, which learn in fewer steps."""
+    """Build LeNet with rectifiers, which learn in fewer steps."""
     return _build_lenet(nn.ReLU, schema)
 
 
 def _build_lenet(activation: Callable[[], nn.Module], schema: Schema) -> nn.Sequential:
-    """LeCun et al. 1998."""
+    """Build the network of LeCun et al. 1998."""
     convolutions = nn.Sequential(
         Centered(),
         *(nn.Conv2d(schema.channels, 6, 5, padding=2), activation(), nn.AvgPool2d(2)),
@@ -97,7 +96,7 @@ def _linear(schema: Schema) -> nn.Sequential:
 
 
 def linear_probe(features: EncodedFeatures, schema: Schema) -> nn.Sequential:
-    """A linear layer on fixed features (Tramèr and Boneh 2021)."""
+    """Put a linear layer on fixed features (Tramèr and Boneh 2021)."""
     return nn.Sequential(features, nn.Linear(features.width, schema.num_classes))
 
 
@@ -111,9 +110,9 @@ ARCHITECTURES: dict[str, Callable[[Schema], nn.Sequential]] = {
 
 
 def build_network(settings: dict[str, Any], schema: Schema, seed: int = 0) -> nn.Sequential:
-    """The network that `settings` describe, with initial weights from `seed`.
+    """Build the network that `settings` describe, with initial weights from `seed`.
 
-    Takes float32 (n, channels, height, width) in [0, 1]; returns (n, classes) logits.
+    It takes float32 (n, channels, height, width) in [0, 1] and returns (n, classes) logits.
 
     Raises:
         InvalidInput: The settings name no architecture of this product, or the images are too small for it.

@@ -41,11 +41,11 @@ class Classifier:
 
     @property
     def kind(self) -> str:
-        """What files of it say in their header."""
+        """Return the kind in the header of its files."""
         return KIND
 
     def predict(self, images: Images) -> NDArray[np.float32]:
-        """Class probabilities, float32 (n, classes); rows add up to 1.
+        """Predict class probabilities, float32 (n, classes); rows add up to 1.
 
         Args:
             images: uint8 (n, height, width, channels), of the schema's size.
@@ -56,7 +56,7 @@ class Classifier:
         return self.predict_with_features(images)[1]
 
     def predict_with_features(self, images: Images) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """What the last layer sees, float32 (n, features), and class probabilities (n, classes)."""
+        """Return the input of the last layer, float32 (n, features), and class probabilities (n, classes)."""
         import torch
 
         schema = self.schema
@@ -86,7 +86,7 @@ class Classifier:
         path.write_bytes(export(self._network, self.schema))
 
     def files(self) -> tuple[ReleasedFile, ...]:
-        """The weights, and a graph that runs without this product."""
+        """Return the weights, and a graph that runs without this product."""
         octets = "application/octet-stream"
         return (
             ReleasedFile("classifier.safetensors", octets, self.save),
@@ -98,13 +98,13 @@ class Classifier:
         """Read what `save` wrote; no code is executed from the file.
 
         Raises:
-            InvalidInput: It is not a classifier of this product.
+            InvalidInput: The file is not a classifier of this product.
         """
         return cls(*load_model(path, (KIND,), KIND)[1:])
 
     @cached_property
     def _network(self) -> Any:
-        """The network with its weights; torch is imported only where one is used."""
+        """Build the network with its weights; torch is imported only where one is used."""
         import torch
 
         from datalens_service.models.classifiers.architectures import build_network

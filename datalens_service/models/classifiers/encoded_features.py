@@ -22,7 +22,7 @@ Floats = NDArray[np.float32]
 # Few enough that a block of the longest features takes 256 MiB, and many beside what starts a process.
 _ROWS: Final = 2048
 _LONGEST: Final = 4.0
-"""Features are about 1 long, and so is their mean."""
+"""Bound of their length: features are about 1 long, and so is their mean."""
 _FLOOR: Final = 0.01
 """Part of the largest variance that is added to all, so that directions that hardly vary are not blown up."""
 
@@ -37,7 +37,8 @@ class FeatureBasis:
     Attributes:
         network: Released: a public encoder, and a basis that depends on released samples or on public images.
         encoder: Its name and hash.
-        constant: What the bias sees beside features of length 1: much takes their share of the length that is summed.
+        constant: Input of the bias beside features of length 1; a large one takes their share of the length that is
+            summed.
     """
 
     network: EncodedFeatures
@@ -55,7 +56,7 @@ class FeatureBasis:
         file: Path | None = None,
         constant: float = 1.0,
     ) -> FeatureBasis:
-        """The features of an encoder as they are, or the first of them until `fit`."""
+        """Use the features of an encoder as they are, or the first of them until `fit`."""
         network = EncodedFeatures(encoder.load(schema, file), encoder.dimensions(schema), dimensions)
         return cls(network.to(device).eval(), encoder, schema, constant)
 
@@ -79,7 +80,7 @@ class FeatureBasis:
         network.basis.copy_(directions * scale)
 
     def settings(self) -> dict[str, Any]:
-        """What `build_network` makes a classifier on these features from."""
+        """Return the settings from which `build_network` makes a classifier on these features."""
         dimensions = self.network.width if self.network.has_basis else None
         if dimensions is not None and self.encoder == ScatteringEncoder():
             return {"architecture": "scattering", "dimensions": dimensions}
@@ -87,7 +88,7 @@ class FeatureBasis:
         return {"architecture": "linear_probe", "encoder": encoder, "dimensions": dimensions}
 
     def features(self, images: Images, tell: Tell = be_silent) -> Floats:
-        """(n, dimensions + 1) features with a constant, of length 1 together."""
+        """Return features (n, dimensions + 1) with a constant, of length 1 together."""
         scale = (1 + self.constant**2) ** 0.5
         extended = np.empty((len(images), self.network.width + 1), dtype=np.float32)
         extended[:, -1] = self.constant / scale
@@ -98,7 +99,7 @@ class FeatureBasis:
         return extended
 
     def _in_basis(self, images: Images) -> NDArray[Any]:
-        """(n, dimensions) before they are scaled to length 1."""
+        """Return features (n, dimensions) before they are scaled to length 1."""
         raw = self.network.encoder.encode(images)
         if not self.network.has_basis:
             return raw
@@ -108,7 +109,7 @@ class FeatureBasis:
 
 
 def as_classifier(basis: FeatureBasis, weights: Floats) -> Classifier:
-    """Features and a linear layer as a network with `weights` (dimensions + 1, classes); the last row is the bias."""
+    """Join features and a linear layer with `weights` (dimensions + 1, classes), whose last row is the bias."""
     network = linear_probe(basis.network, basis.schema)
     scaled = torch.from_numpy(weights / np.float32((1 + basis.constant**2) ** 0.5))
     linear = {"weight": scaled[:-1].T.contiguous(), "bias": scaled[-1] * basis.constant}

@@ -1,6 +1,6 @@
 """A network as an ONNX graph, written node by node: bytes (n, height, width, channels) in, probabilities out.
 
-Only layers that the architectures have are known. Constants of normalisation are part of the graph.
+It can write the layers of `architectures` and no others. Constants of normalisation are part of the graph.
 """
 
 from collections.abc import Callable
@@ -41,25 +41,25 @@ class Graph:
     constants: list[onnx.TensorProto] = field(default_factory=list)
 
     def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        """A node on `inputs`, or on the last result if there are none; the name of its result."""
+        """Add a node on `inputs`, or on the last result if there are none, and return the name of its result."""
         name = f"{operator}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(operator, list(inputs or (self.last,)), [name], **attributes))
         self.last = name
         return name
 
     def constant(self, value: NDArray[Any]) -> str:
-        """A constant by the name that nodes use."""
+        """Add a constant and return the name by which nodes use it."""
         name = f"constant_{len(self.constants)}"
         self.constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
         return name
 
     def number(self, value: float) -> str:
-        """A constant number."""
+        """Add a constant number and return its name."""
         return self.constant(np.array(value, dtype=np.float32))
 
 
 def export(network: nn.Sequential, schema: Schema) -> bytes:
-    """The file of a network from `architectures.build_network`; with an encoder of the owner's it takes one image.
+    """Export a network from `architectures.build_network`; with an encoder of the owner's it takes one image.
 
     Raises:
         TypeError: It has a layer that is not known here.
@@ -119,7 +119,7 @@ def _pool(graph: Graph, layer: nn.MaxPool2d | nn.AvgPool2d, _schema: Schema) -> 
 
 
 def _node(operator: str, **attributes: int) -> Callable[[Graph, nn.Module, Schema], None]:
-    """Of a layer that is one node, always the same."""
+    """Return a writer for a layer that is always the same single node."""
 
     def write(graph: Graph, _layer: nn.Module, _schema: Schema) -> None:
         graph.add(operator, **attributes)
@@ -128,7 +128,7 @@ def _node(operator: str, **attributes: int) -> Callable[[Graph, nn.Module, Schem
 
 
 def _encoded_features(graph: Graph, layer: EncodedFeatures, schema: Schema) -> None:
-    """The encoder, then the basis if there is one."""
+    """Write the encoder, then the basis if there is one."""
     _layer(graph, layer.encoder, schema)
     if layer.has_basis:
         centered = graph.add("Sub", graph.last, graph.constant(layer.center.numpy()))
@@ -140,7 +140,7 @@ _unit_length = _node("LpNormalization", axis=1, p=2)
 
 
 def _enlarged(graph: Graph, _layer: nn.Module, schema: Schema) -> None:
-    """RGB images of 128×128 pixels in the range of the weights."""
+    """Write the resizing to RGB images of 128×128 pixels in the range of the weights."""
     scales = graph.constant(np.array([1, 1, SIDE / schema.height, SIDE / schema.width], dtype=np.float32))
     graph.add("Resize", graph.last, "", scales, mode="linear", coordinate_transformation_mode="half_pixel")
     centered = graph.add("Sub", graph.last, graph.number(CENTER))
@@ -166,7 +166,7 @@ def _relu6(graph: Graph, _layer: nn.Module, _schema: Schema) -> None:
 
 
 def _scattering_network(graph: Graph, layer: ScatteringNetwork, schema: Schema) -> None:
-    """Colours, scattering, mean and deviation of each group of channels, then one vector."""
+    """Write colours, scattering, mean and deviation of each group of channels, then one vector."""
     _sequential(graph, layer.colours, schema)
     _scattering(graph, layer.scattering, schema)
     groups = graph.constant(np.array([0, layer.normalise.num_groups, -1], dtype=np.int64))
@@ -185,7 +185,7 @@ def _opponent_colours(graph: Graph, layer: OpponentColours, _schema: Schema) -> 
 
 
 def _onnx(graph: Graph, _layer: OnnxNetwork, _schema: Schema) -> None:
-    """Its nodes come before all others."""
+    """Write nothing: its nodes come before all others."""
 
 
 def _lite0(graph: Graph, layer: Lite0Network, schema: Schema) -> None:
@@ -193,7 +193,7 @@ def _lite0(graph: Graph, layer: Lite0Network, schema: Schema) -> None:
 
 
 def _scattering(graph: Graph, layer: Scattering, schema: Schema) -> None:
-    """Planes of one channel each, as in `Scattering.forward`; grids have every pixel, every second and every fourth."""
+    """Write planes of one channel each, like `Scattering.forward`, at every, every second and fourth pixel."""
     grids = [[-(-side // 2**scale) for side in (schema.height, schema.width)] for scale in range(3)]
 
     def planes(name: str, channels: int, scale: int) -> str:

@@ -1,4 +1,4 @@
-"""How many weights an architecture has, from the shape of the images alone: plans are priced without torch."""
+"""Numbers of weights of architectures, from the shape of the images alone: plans are priced without torch."""
 
 import math
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from datalens_service.errors import InvalidSpec
 from datalens_service.models.encoders.scattering import SCATTERING_MAPS, ScatteringEncoder
 
 MOST_FEATURES: Final = 2**15
-"""Images of 3×64×64 have 62,208, whose basis no longer fits into memory."""
+"""Images of 3×64×64 have 62,208 features, whose basis no longer fits into memory."""
 
 
 def _small_cnn(schema: Schema) -> int:
@@ -43,7 +43,7 @@ _SIZES: Final[dict[str, Callable[[Schema], int]]] = {
 
 
 def num_weights(architecture: str, schema: Schema) -> int:
-    """Trainable weights of a network for these images.
+    """Return the number of trainable weights of a network for these images.
 
     Raises:
         InvalidSpec: The images are too small for it.
@@ -52,19 +52,19 @@ def num_weights(architecture: str, schema: Schema) -> int:
 
 
 def fits_scattering(schema: Schema) -> bool:
-    """Whether a classifier on scattering features can be trained on these images."""
+    """Tell whether a classifier on scattering features can be trained on these images."""
     return ScatteringEncoder().dimensions(schema) <= MOST_FEATURES
 
 
 def largest_scattering_size(schema: Schema) -> ImageSize:
-    """The largest images of about these proportions that `fits_scattering` takes."""
+    """Return the largest size of about these proportions that `fits_scattering` takes."""
     cells = MOST_FEATURES // (SCATTERING_MAPS * schema.channels)
     width, height = schema.width, schema.height
     return ImageSize(4 * math.isqrt(cells * width // height), 4 * math.isqrt(cells * height // width))
 
 
 def _after(side: int, window: int, stride: int, padding: int = 0) -> int:
-    """Side of the maps behind a convolution or a pooling layer."""
+    """Return the side of the maps behind a convolution or a pooling layer."""
     return (side + 2 * padding - window) // stride + 1
 
 

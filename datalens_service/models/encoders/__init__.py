@@ -11,13 +11,13 @@ from datalens_service.models.encoders.onnx_file import OnnxEncoder
 from datalens_service.models.encoders.scattering import ScatteringEncoder
 
 AnyEncoder = ScatteringEncoder | ImagenetLite0 | OnnxEncoder
-"""Kinds of encoders, told apart by `name`."""
+"""Kinds of encoders; `name` tells them apart."""
 
 _ADAPTER: Final[TypeAdapter[AnyEncoder]] = TypeAdapter(AnyEncoder)
 
 
 def read_encoder(settings: dict[str, Any]) -> AnyEncoder:
-    """The encoder that the settings of a released classifier name.
+    """Return the encoder that the settings of a released classifier name.
 
     Raises:
         InvalidInput: This version has no such encoder, or one with other weights.

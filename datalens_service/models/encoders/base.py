@@ -1,7 +1,7 @@
-"""What an encoder is: a public function from an image to a vector, the same for everybody.
+"""The interface of encoders: public functions from an image to a vector, the same for everybody.
 
-Nothing in it follows private records, so what an image becomes says something of that image alone. Importing this needs
-no torch: requests are checked where none is installed.
+Nothing in them follows private records, so the vector of an image reveals something of that image alone. Importing
+this needs no torch: requests are checked where none is installed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Encoder(Frozen, ABC):
-    """Which encoder a request names; frozen, part of the spec, public.
+    """The encoder that a request names; frozen, part of the spec, public.
 
     Those with weights name the SHA-256 of their file, too.
     """
@@ -36,23 +36,23 @@ class Encoder(Frozen, ABC):
 
     @abstractmethod
     def dimensions(self, schema: Schema) -> int:
-        """Length of the vector of one image."""
+        """Return the length of the vector of one image."""
 
     def source(self) -> PublicEncoder | None:
-        """What is said of its weights wherever the result goes; None without any."""
+        """Return the description of its weights, for every place where the result goes; None without any."""
         return None
 
     @abstractmethod
     def architecture(self, schema: Schema) -> EncoderNetwork:
-        """The network, with no weights of its own yet."""
+        """Return the network, with no weights of its own yet."""
 
     def load(self, schema: Schema, file: Path | None = None) -> EncoderNetwork:
-        """The network with its public weights.
+        """Return the network with its public weights.
 
         Args:
-            file: Of an encoder of the owner's own.
+            file: The file of an encoder of the owner's own.
 
         Raises:
-            WorkerUnavailable: They are not here, or are others than the spec names.
+            WorkerUnavailable: The weights are missing, or others than the spec names.
         """
         return self.architecture(schema)

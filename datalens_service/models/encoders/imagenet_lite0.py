@@ -34,28 +34,23 @@ class ImagenetLite0(Encoder):
     )
 
     def check(self, schema: Schema) -> None:
-        """Refuse other numbers of channels, and a request where the extra is missing."""
         if schema.channels not in _CHANNELS:
             raise InvalidSpec(f"The encoder {self.name} takes grey or RGB images, not {schema.channels} channels.")
         if find_spec(_PACKAGE) is None:
             raise InvalidSpec(_MISSING)
 
     def dimensions(self, schema: Schema) -> int:
-        """1,280 for every size."""
         return _DIMENSIONS
 
     def source(self) -> PublicEncoder:
-        """Name and hash."""
         return PublicEncoder(name=self.name, sha256=self.sha256)
 
     def architecture(self, schema: Schema) -> Lite0Network:
-        """Layers without weights; the same for every image."""
         from datalens_service.models.encoders.lite0_network import Lite0Network
 
         return Lite0Network()
 
     def load(self, schema: Schema, file: Path | None = None) -> Lite0Network:
-        """The network with the weights of the package, once their SHA-256 is the one that the spec names."""
         import torch
 
         from datalens_service.models.encoders.lite0_network import fold_weights
@@ -68,12 +63,12 @@ class ImagenetLite0(Encoder):
 
 
 def takes_photographs(schema: Schema) -> bool:
-    """Whether the weights are installed, and take such images."""
+    """Tell whether the weights are installed, and take such images."""
     return schema.channels in _CHANNELS and find_spec(_PACKAGE) is not None
 
 
 def weights_file() -> Path:
-    """Where the weights lie.
+    """Return the path of the weights.
 
     Raises:
         WorkerUnavailable: They are not installed.

@@ -12,9 +12,9 @@ from torch.nn import functional
 from datalens_service.models.encoders.network import EncoderNetwork
 
 SIDE: Final = 128
-"""To which images are brought, in pixels."""
+"""Side in pixels that images are resized to."""
 CENTER, SCALE = 127 / 255, 255 / 128
-"""Of the range in which the weights were learnt."""
+"""Centre and scale of the range in which the weights were learnt."""
 _FLOOR: Final = 1e-3
 _LAST_MAPS: Final = 1280
 
@@ -40,10 +40,9 @@ _STAGES: Final = (
 
 
 class SameConvolution(nn.Conv2d):
-    """A convolution with ⌈side/stride⌉ results along a side; what padding cannot be halved is below and right."""
+    """A convolution with ⌈side/stride⌉ results along a side; odd padding goes below and to the right."""
 
     def forward(self, images: Tensor) -> Tensor:
-        """(n, maps, rows, columns)."""
         rows, columns = (self._padding(side) for side in images.shape[-2:])
         padded = functional.pad(images, (columns // 2, -(-columns // 2), rows // 2, -(-rows // 2)))
         return functional.conv2d(padded, self.weight, self.bias, self.stride, groups=self.groups)
@@ -54,10 +53,9 @@ class SameConvolution(nn.Conv2d):
 
 
 class Residual(nn.Sequential):
-    """Adds what its layers make of their input to it."""
+    """Adds the result of its layers to their input."""
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Of the same shape."""
         added = maps
         for layer in self:
             added = layer(added)
@@ -65,19 +63,18 @@ class Residual(nn.Sequential):
 
 
 class Enlarged(nn.Module):
-    """RGB images of the size and range that the layers take."""
+    """Brings RGB images to the size and range of the layers."""
 
     def forward(self, images: Tensor) -> Tensor:
-        """(n, 3, 128, 128) of grey or RGB images in [0, 1]."""
+        """Return images (n, 3, 128, 128) for grey or RGB images in [0, 1]."""
         enlarged = functional.interpolate(images, (SIDE, SIDE), mode="bilinear", align_corners=False)
         return ((enlarged - CENTER) * SCALE).expand(-1, 3, -1, -1)
 
 
 class UnitLength(nn.Module):
-    """Vectors divided by their lengths."""
+    """Divides vectors by their lengths."""
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """Of the same shape."""
         return functional.normalize(vectors, dim=1)
 
 
@@ -99,14 +96,13 @@ class Lite0Network(EncoderNetwork):
         self.requires_grad_(False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(n, 1280)."""
         features: Tensor = self.layers(images)
         return features
 
 
 @torch.no_grad()
 def fold_weights(network: Lite0Network, weights: dict[str, Tensor]) -> Lite0Network:
-    """Give a network the weights of the package, where convolutions and batch norms stand in the order of layers."""
+    """Copy the weights of the package into a network; convolutions and batch norms are in the order of its layers."""
     convolutions = [name for name, value in weights.items() if name.endswith("weight") and value.dim() == 4]
     norms = [name.removesuffix("running_mean") for name in weights if name.endswith("running_mean")]
     layers = [layer for layer in network.modules() if isinstance(layer, SameConvolution)]

@@ -16,7 +16,7 @@ Floats = NDArray[np.float32]
 
 
 class EncoderNetwork(nn.Module):
-    """Takes images (n, channels, height, width) in [0, 1]; gives float32 (n, d), vectors at most 1 long.
+    """Takes images (n, channels, height, width) in [0, 1] and returns float32 (n, d), vectors at most 1 long.
 
     No layer looks across the images of a batch.
 
@@ -28,12 +28,12 @@ class EncoderNetwork(nn.Module):
 
     @torch.no_grad()
     def encode(self, images: Images) -> Floats:
-        """Features (n, d) of private or public images; a row is, to the last bit, a function of its own image alone."""
+        """Encode private or public images as features (n, d); to the last bit, a row depends on its own image alone."""
         blocks = [images[row : row + self.images_at_once] for row in range(0, len(images), self.images_at_once)]
         return np.concatenate([self(self._batch(block))[: len(block)].cpu().numpy() for block in blocks])
 
     def _batch(self, block: Images) -> Tensor:
-        """A block as the network takes it, filled up with black images."""
+        """Bring a block into the form that the network takes, filled up with black images."""
         filled = np.pad(block, ((0, self.images_at_once - len(block)), (0, 0), (0, 0), (0, 0)))
         device = next(tensor.device for tensor in (*self.parameters(), *self.buffers()))
         return torch.from_numpy(np.ascontiguousarray(filled.transpose(0, 3, 1, 2))).to(device, torch.float32) / 255
@@ -41,7 +41,7 @@ class EncoderNetwork(nn.Module):
 
 _GROUPS: Final = 27
 _OPPONENT: Final = ((1 / 3, 1 / 3, 1 / 3), (1 / 2, 0, -1 / 2), (-1 / 4, 1 / 2, -1 / 4))
-"""Of red, green and blue."""
+"""Weights of red, green and blue."""
 MIDDLE: Final = 0.5
 
 
@@ -57,7 +57,7 @@ class ScatteringNetwork(EncoderNetwork):
         self.normalise = nn.GroupNorm(_GROUPS, MAPS * channels, affine=False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(n, features), at most 1 long: the mean square of a group is 1 before the division, or less."""
+        """Return features (n, features), at most 1 long, since the mean square of each group is at most 1 before."""
         normalised = self.normalise(self.scattering(self.colours(images))).flatten(start_dim=1)
         features: Tensor = normalised / normalised.shape[1] ** 0.5
         return features
@@ -77,12 +77,12 @@ class OpponentColours(nn.Module):
         self.register_buffer("mixture", torch.tensor(_OPPONENT)[:, :, None, None], persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Of RGB images (n, 3, height, width) in [0, 1]; of the same shape."""
+        """Mix RGB images (n, 3, height, width) in [0, 1]."""
         return nn.functional.conv2d(images - MIDDLE, self.mixture)
 
 
 class OnnxNetwork(EncoderNetwork):
-    """Hands images to the confined process that runs the file; nothing of it is read here."""
+    """Hands images to the confined process that runs the file; this process never parses it."""
 
     images_at_once: ClassVar[int] = encoder.IMAGES_AT_ONCE
 
@@ -91,12 +91,11 @@ class OnnxNetwork(EncoderNetwork):
         self._channels, self._features, self._graph = channels, features, b""
 
     def with_graph(self, content: bytes) -> Self:
-        """The same with the file."""
         self._graph = content
         return self
 
     def get_extra_state(self) -> Tensor:
-        """The file, among the weights of a released classifier."""
+        """Return the file, among the weights of a released classifier."""
         return torch.from_numpy(np.frombuffer(self._graph, dtype=np.uint8).copy())
 
     def set_extra_state(self, state: Tensor) -> None:
@@ -104,7 +103,7 @@ class OnnxNetwork(EncoderNetwork):
         self._graph = state.numpy().tobytes()
 
     def encode(self, images: Images) -> Floats:
-        """As every encoder; the process sees one image after the other."""
+        """Encode as every encoder does; the process sees one image after the other."""
         features = encoder.encode(self._graph, images)
         if features.shape[1] != self._features:
             raise InvalidInput(
@@ -113,10 +112,10 @@ class OnnxNetwork(EncoderNetwork):
         return features
 
     def forward(self, images: Tensor) -> Tensor:
-        """(n, features) of images in [0, 1], which were bytes."""
+        """Return features (n, features) of images in [0, 1], which were bytes."""
         octets = (images * 255).round().to(torch.uint8).permute(0, 2, 3, 1)
         return torch.from_numpy(self.encode(octets.cpu().numpy())).to(images.device)
 
     def export(self) -> bytes:
-        """The graph from bytes of one image to features, without a declared output."""
+        """Return the graph from bytes of one image to features, without a declared output."""
         return encoder.export(self._graph, self._channels)

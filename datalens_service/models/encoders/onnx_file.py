@@ -26,7 +26,7 @@ _PROBES: Final = (3, 16, 16, 3)
 
 
 class OnnxEncoder(Encoder):
-    """Which file, and how many features it gives; what it was trained on is its owner's to know."""
+    """The file by its hash, and its number of features; only its owner knows what it was trained on."""
 
     name: Literal["onnx"] = ONNX
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="Of the file.")
@@ -48,26 +48,21 @@ class OnnxEncoder(Encoder):
         return cls(sha256=hashlib.sha256(content).hexdigest(), features=features.shape[1])
 
     def check(self, schema: Schema) -> None:
-        """Refuse other numbers of channels."""
         if schema.channels not in _CHANNELS:
             raise InvalidSpec(f"An encoder of one's own takes grey or RGB images, not {schema.channels} channels.")
 
     def dimensions(self, schema: Schema) -> int:
-        """As the file has, for every size."""
         return self.features
 
     def source(self) -> PublicEncoder:
-        """Name and hash."""
         return PublicEncoder(name=self.name, sha256=self.sha256)
 
     def architecture(self, schema: Schema) -> OnnxNetwork:
-        """A network that has no graph yet."""
         from datalens_service.models.encoders.network import OnnxNetwork
 
         return OnnxNetwork(schema.channels, self.features)
 
     def load(self, schema: Schema, file: Path | None = None) -> OnnxNetwork:
-        """The network with the graph of the file, once its SHA-256 is the one that the spec names."""
         content = b"" if file is None else file.read_bytes()
         if hashlib.sha256(content).hexdigest() != self.sha256:
             raise WorkerUnavailable("The file of the encoder is not here, or not the one that the spec names.")

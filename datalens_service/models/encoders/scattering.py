@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from datalens_service.models.encoders.network import ScatteringNetwork
 
 SCATTERING_MAPS: Final = 81
-"""Of one channel."""
+"""Maps of one channel."""
 RGB: Final = 3
 
 
@@ -29,16 +29,13 @@ class ScatteringEncoder(Encoder):
     )
 
     def check(self, schema: Schema) -> None:
-        """It takes every image, and differences of colours of RGB ones."""
         if self.colours == "opponent" and schema.channels != RGB:
             raise InvalidSpec(f"Opponent colours are those of RGB images, not of {schema.channels} channels.")
 
     def dimensions(self, schema: Schema) -> int:
-        """Maps of each channel, on a grid four times as coarse as the image."""
         return SCATTERING_MAPS * schema.channels * -(-schema.height // 4) * -(-schema.width // 4)
 
     def architecture(self, schema: Schema) -> ScatteringNetwork:
-        """Filters are made, not learnt."""
         from datalens_service.models.encoders.network import ScatteringNetwork
 
         return ScatteringNetwork(schema.channels, opponent=self.colours == "opponent")

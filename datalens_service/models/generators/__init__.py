@@ -1,1 +1,1 @@
-"""Generators: what is released. Nothing in here may import `datalens_service.models.teachers` (import-linter)."""
+"""Released generators. Nothing in here may import `datalens_service.models.teachers` (import-linter)."""

@@ -21,23 +21,23 @@ Floats = NDArray[np.float32]
 _ROTATION, _SIZE, _SHEAR, _SHIFT = math.radians(12), 0.10, 0.15, 0.107
 
 _CROPS, _MOST_NUMBERS = 3, 2**26
-"""Of an image, and of a pool with all of them: 21,845 images of 32×32 in colour."""
+"""Crops of an image, and the most numbers of a pool with all crops: 21,845 images of 32×32 in colour."""
 _LEAST_PART, _LONGEST = 0.5, 4 / 3
-"""Of an image's area that a crop shows, and of its longer side over the other, beside that of the image."""
+"""Least part of an image's area that a crop shows, and its largest proportion, relative to that of the image."""
 
 _CHANGED: Final = np.float32(0.7)
 """Share of images whose contrast changes, and of those whose texture does."""
 
 _CONTRAST: Final = (0.7, 1.6)
 _STRENGTH: Final = 0.5
-# Of the blur, one of them for each image; in sides of a square as large: 0.7 and 1.5 pixels of 28.
+# Radii of the blur, one of them for each image; in sides of a square as large: 0.7 and 1.5 pixels of 28.
 _GRAINS: Final = (0.025, 0.054)
 _REACH: Final = 3
 _BLOCK: Final = 4096
 
 
 def random_affine_maps(n: int, rng: np.random.Generator) -> Floats:
-    """(n, 2, 3) affine maps from coordinates in the new image to those in the old one, for `augment_affine`.
+    """Draw affine maps (n, 2, 3) from coordinates in the new image to those in the old one, for `augment_affine`.
 
     Turning and shear count in pixels, shifts in halves of a side.
     """
@@ -49,7 +49,7 @@ def random_affine_maps(n: int, rng: np.random.Generator) -> Floats:
 
 
 def augment_affine(images: Tensor, maps: Floats) -> Tensor:
-    """Images (n, channels, height, width) seen through `maps` (n, 2, 3), bilinear, black outside."""
+    """Return images (n, channels, height, width) seen through `maps` (n, 2, 3), bilinear, black outside."""
     height, width = images.shape[-2:]
     # The grid counts in halves of each side.
     aspect = np.array([[1, height / width, 1], [width / height, 1, 1]], dtype=np.float32)
@@ -59,13 +59,13 @@ def augment_affine(images: Tensor, maps: Floats) -> Tensor:
 
 
 def with_crops(images: Images, rng: np.random.Generator) -> Images:
-    """The same, and behind them three crops of each, or as many as there is room for; in their order."""
+    """Append three crops of each image, or as many as there is room for, in their order."""
     crops = min(_CROPS, _MOST_NUMBERS // images.size - 1)
     return np.concatenate([images, *(crop_photographs(images, rng) for _ in range(crops))])
 
 
 def crop_photographs(images: Images, rng: np.random.Generator) -> Images:
-    """As many images: of each a part as large as the whole, mirrored or not.
+    """Crop each image to a part, enlarged to the whole, mirrored or not.
 
     Args:
         images: uint8 (n, height, width, channels).
@@ -80,7 +80,7 @@ def _cropped(images: Images, maps: Floats) -> Images:
 
 
 def random_crops(n: int, rng: np.random.Generator) -> Floats:
-    """(n, 2, 3) maps for `augment_affine`, each to a part inside of the old image, half of them mirrored."""
+    """Draw maps (n, 2, 3) for `augment_affine`, each to a part inside of the old image, half of them mirrored."""
     area, stretch = rng.uniform(_LEAST_PART, 1, n), _LONGEST ** rng.uniform(-1, 1, n)
     wide, high = (np.minimum(np.sqrt(size), 1) for size in (area * stretch, area / stretch))
     right, down = (1 - wide) * rng.uniform(-1, 1, n), (1 - high) * rng.uniform(-1, 1, n)
@@ -90,7 +90,7 @@ def random_crops(n: int, rng: np.random.Generator) -> Floats:
 
 
 def augment_texture(images: Tensor, rng: np.random.Generator) -> Tensor:
-    """Images, some with another contrast, some with a texture: their pixels times 1 + blurred noise; in [0, 1].
+    """Give some images another contrast, some a texture: their pixels times 1 + blurred noise; in [0, 1].
 
     Args:
         images: float32 (n, channels, height, width) in [0, 1].
@@ -119,12 +119,12 @@ def _choose(count: int, rng: np.random.Generator) -> np.ndarray[tuple[int], np.d
 
 
 def _per_image(numbers: np.ndarray[tuple[int], np.dtype[np.generic]]) -> Tensor:
-    """(n,) as float32 (n, 1, 1, 1)."""
+    """Reshape numbers (n,) to float32 (n, 1, 1, 1)."""
     return torch.from_numpy(numbers.astype(np.float32)).view(-1, 1, 1, 1)
 
 
 def _blur(noise: Tensor, radius: float) -> Tensor:
-    """White noise (n, 1, height, width) under a Gaussian of `radius` pixels, of variance 1 away from the edges."""
+    """Blur white noise (n, 1, height, width) by a Gaussian of `radius` pixels, to variance 1 away from the edges."""
     reach = math.ceil(_REACH * radius)
     offsets = torch.arange(-reach, reach + 1, dtype=torch.float32)
     kernel = torch.exp(-(offsets**2) / (2 * radius**2))

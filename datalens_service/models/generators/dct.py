@@ -19,7 +19,7 @@ _OPPONENT: Final = np.array([[1, 1, 1], [1, 0, -1], [1, -2, 1]]) / np.sqrt([[3],
 
 
 def dct_basis(schema: Schema, count: int) -> NDArray[np.float32]:
-    """The `count` lowest frequencies, float32 (d, count), orthonormal; all channels of a frequency before the next one.
+    """Return the `count` lowest frequencies, float32 (d, count), orthonormal; all channels of one before the next one.
 
     Args:
         count: Columns, from 1 to the numbers of an image.
@@ -56,7 +56,7 @@ class LowFrequencies:
         self._mixtures = _OPPONENT if schema.channels == _COLOURS else np.eye(schema.channels)
 
     def coordinates(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Private vectors (n, d) on the grid as (n, count); each row is a function of its own vector."""
+        """Turn private vectors (n, d) on the grid into coordinates (n, count), each row from its own vector."""
         channels = [self._exact.products(part) for part in np.split(vectors, len(self.counts), axis=1)]
         coordinates = np.zeros((len(vectors), sum(self.counts)))
         planes = np.split(coordinates, np.cumsum(self.counts)[:-1], axis=1)
@@ -66,7 +66,7 @@ class LowFrequencies:
         return coordinates
 
     def lift(self, basis: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Released directions (count, q) as directions of whole images (d, q)."""
+        """Turn released directions (count, q) into directions of whole images (d, q)."""
         parts = np.split(basis, np.cumsum(self.counts)[:-1])
         planes = np.stack([self._basis[:, : len(part)] @ part for part in parts])
         channels = np.einsum("pc,pdq->cdq", self._mixtures, planes)
@@ -74,7 +74,7 @@ class LowFrequencies:
 
 
 def count_planes(schema: Schema, count: int) -> tuple[int, ...]:
-    """How many of `count` coordinates each plane has: a chroma plane a quarter of luma's, until luma has all."""
+    """Distribute `count` coordinates to planes: a chroma plane has a quarter of luma's, until luma has all."""
     largest, others = schema.height * schema.width, schema.channels - 1
     share = count * 2 / 3 if schema.channels == _COLOURS else count / schema.channels
     first = max(min(largest, math.ceil(share)), count - largest * others)
@@ -82,20 +82,20 @@ def count_planes(schema: Schema, count: int) -> tuple[int, ...]:
 
 
 def lowest_of(schema: Schema, count: int, fewer: int) -> NDArray[np.int64]:
-    """Places, among `count` coordinates, of the `fewer` lowest frequencies."""
+    """Return the places, among `count` coordinates, of the `fewer` lowest frequencies."""
     kept, starts = count_planes(schema, fewer), np.cumsum((0, *count_planes(schema, count)))
     return np.concatenate([np.arange(start, start + size) for start, size in zip(starts, kept, strict=False)])
 
 
 def _cosines(size: int) -> NDArray[np.float64]:
-    """(frequencies, positions): the orthonormal DCT-II matrix."""
+    """Return the orthonormal DCT-II matrix (frequencies, positions)."""
     frequency, position = np.meshgrid(np.arange(size), np.arange(size), indexing="ij")
     scale = np.where(frequency == 0, np.sqrt(1 / size), np.sqrt(2 / size))
     return np.asarray(scale * np.cos(np.pi * (2 * position + 1) * frequency / (2 * size)))
 
 
 def _zigzag(height: int, width: int) -> NDArray[np.int64]:
-    """(height·width, 2) pairs (vertical, horizontal) by diagonal, its direction alternating."""
+    """Return pairs (vertical, horizontal) by diagonal, its direction alternating, (height·width, 2)."""
     vertical, horizontal = (axis.ravel() for axis in np.indices((height, width)))
     diagonal = vertical + horizontal
     along = np.where(diagonal % 2 == 1, vertical, horizontal)

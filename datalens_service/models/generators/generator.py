@@ -34,7 +34,7 @@ _BLOCK: Final = 256
 
 
 def _deferred(module: str) -> Draw:
-    """`draw` of a module of this folder that needs torch or SciPy, which are imported only where one is used."""
+    """Return `draw` of a module of this folder that needs torch or SciPy, which are imported only where one is used."""
 
     def draw(*arguments: Any) -> NDArray[np.float32]:
         drawn: NDArray[np.float32] = import_module(f"{__package__}.{module}").draw(*arguments)
@@ -83,10 +83,10 @@ class Generator:
         """Draw synthetic images.
 
         Args:
-            n: How many, at least 1.
+            n: Number of images, at least 1.
             labels: (n,) wanted classes; by default every class in turn, never the private frequencies.
             seed: Repeats the draw.
-            observe: Told of images drawn, and of n, after each batch; may raise to stop.
+            observe: Called with the number of images drawn, and n, after each batch; may raise to stop.
 
         Returns:
             uint8 images (n, height, width, channels) and int64 labels (n,).
@@ -106,19 +106,21 @@ class Generator:
     def draw_training_set(
         self, n: int, *, seed: int = 0, observe: Observe | None = None
     ) -> tuple[Images, Labels | NDArray[np.float32]]:
-        """Images for a classifier to learn from, with soft labels where the model has some; arguments as `sample`."""
+        """Draw images for a classifier to learn from, with soft labels if the model has some; arguments as `sample`."""
         images, labels = self.sample(n, seed=seed, observe=observe)
         soft = self.soft_labels(n, seed=seed)
         return images, labels if soft is None else soft
 
     @property
     def verbatim(self) -> bool:
-        """Whether its images are public ones or parts of them, and no model made them."""
+        """Tell whether its images are public ones or parts of them, and no model made them."""
         return self.kind == "pool"
 
     def soft_labels(self, n: int, *, labels: Labels | None = None, seed: int = 0) -> NDArray[np.float32] | None:
-        """(n, classes) of the images that `sample` draws with the same arguments, where a model knows more than their
-        class."""
+        """Return soft labels (n, classes) of the images that `sample` draws with the same arguments.
+
+        The result is None where a model knows nothing more of an image than its class.
+        """
         is_finished = self.kind == "diffusion" and self.settings["start"]["kind"] == "labelled"
         if self.kind == "labelled" or is_finished:
             module = "denoiser.diffusion" if is_finished else "gaussian.labelled"
@@ -138,7 +140,7 @@ class Generator:
         return np.concatenate(parts)
 
     def _recall(self, seed: int, start: int, labels: Labels) -> Images:
-        """A batch as it was drawn before, or anew; only whole ones with every class in turn are remembered."""
+        """Return a remembered batch, or draw it; only whole ones with every class in turn are remembered."""
         batch = _BATCHES.get(self.kind, _BATCH)
         in_turn = len(labels) == batch and np.array_equal(
             labels, np.arange(start, start + batch) % self.schema.num_classes
@@ -152,7 +154,7 @@ class Generator:
         return images
 
     def _draw(self, seed: int, start: int, labels: Labels) -> Images:
-        """One stream per batch: the first images do not depend on how many follow."""
+        """Draw from one stream per batch, so that the first images do not depend on how many follow."""
         rng = np.random.default_rng([seed, start])
         pixels = KINDS[self.kind](self.tensors, self.settings, self.schema, labels, rng)
         blocks = np.split(pixels, range(_BLOCK, len(pixels), _BLOCK))
@@ -165,7 +167,6 @@ class Generator:
         save_model(path, self.kind, self.schema, self.settings, self.tensors)
 
     def files(self) -> tuple[ReleasedFile, ...]:
-        """The generator itself."""
         return (ReleasedFile("generator.safetensors", "application/octet-stream", self.save),)
 
     @classmethod

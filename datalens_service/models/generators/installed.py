@@ -1,4 +1,4 @@
-"""Generators of other packages, as entry points bring them: public functions that make images of a class.
+"""Generators of other packages, found by their entry points: public functions that make images of a class.
 
     [project.entry-points."datalens.generators"]
     shapes = "my_package.shapes:Shapes"
@@ -19,17 +19,17 @@ from datalens_service.plugins import GENERATORS, find_origin, load_plugin
 
 
 class ImageGenerator(Protocol):
-    """What a package brings; images are uint8 (n, height, width, channels) of the schema that it was made with."""
+    """The interface of a package's generator; images are uint8 (n, height, width, channels) of its schema."""
 
     def random(self, count: int, label: int, seed: int) -> Images:
-        """Images of a class, the same for the same seed."""
+        """Return images of a class, the same for the same seed."""
 
     def variations(self, images: Images, label: int, seed: int) -> Images:
-        """One image like each, the same for the same seed."""
+        """Return one image like each of the given ones, the same for the same seed."""
 
 
 def find_installed(name: str) -> PublicGenerator:
-    """A generator and its package; neither is imported.
+    """Return a generator and its package; neither is imported.
 
     Raises:
         InvalidSpec: No package brought one of this name.
@@ -44,8 +44,8 @@ class InstalledGenerator:
     """A generator whose answers are checked.
 
     Args:
-        name: Of the entry point.
-        schema: Public, of the images to make.
+        name: Name of the entry point.
+        schema: Public schema of the images to make.
     """
 
     def __init__(self, name: str, schema: Schema) -> None:
@@ -53,11 +53,9 @@ class InstalledGenerator:
         self._made: ImageGenerator = load_plugin(name, GENERATORS)(schema)
 
     def random(self, count: int, label: int, seed: int) -> Images:
-        """As `ImageGenerator`."""
         return self._checked(self._made.random(count, label, seed), count)
 
     def variations(self, images: Images, label: int, seed: int) -> Images:
-        """As `ImageGenerator`."""
         return self._checked(self._made.variations(images.copy(), label, seed), len(images))
 
     def _checked(self, images: Images, count: int) -> Images:

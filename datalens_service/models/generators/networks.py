@@ -29,22 +29,22 @@ class ImageNetwork(nn.Module, ABC):
 
     @abstractmethod
     def inputs(self, labels: Labels, rng: np.random.Generator) -> NDArray[np.float32]:
-        """(n, …) random inputs for labels (n,); the same on every device."""
+        """Draw random inputs (n, …) for labels (n,); the same on every device."""
 
     @abstractmethod
     def forward(self, inputs: Tensor, labels: Tensor) -> Tensor:
-        """float32 (n, d) images before they are clipped to [0, 1], differentiable."""
+        """Return float32 images (n, d) before they are clipped to [0, 1], differentiable."""
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """JSON-compatible numbers from which the network is built again."""
+        """Return JSON-compatible numbers from which the network is built again."""
 
     def one_hot(self, labels: Tensor) -> Tensor:
-        """(n,) → float32 (n, classes)."""
+        """Turn labels (n,) into float32 (n, classes)."""
         return functional.one_hot(labels, self.schema.num_classes).to(torch.float32)
 
     def tensors(self) -> Tensors:
-        """Weights and released constants, as copies."""
+        """Return copies of weights and released constants."""
         state = {name: value for name, value in self.state_dict().items() if not name.endswith(_COUNTER)}
         return {name: np.array(value.cpu().numpy(), dtype=np.float32) for name, value in state.items()}
 
@@ -67,7 +67,7 @@ class ImageNetwork(nn.Module, ABC):
             state[name].copy_(torch.from_numpy(np.array(value)))
 
     def draw(self, labels: Labels, rng: np.random.Generator) -> NDArray[np.float32]:
-        """float32 (n, d) images in [0, 1]; an image depends on its own input and label only."""
+        """Draw float32 images (n, d) in [0, 1]; an image depends on its own input and label only."""
         self.eval()
         with torch.no_grad():
             images = self(torch.from_numpy(self.inputs(labels, rng)), torch.from_numpy(labels))
@@ -93,7 +93,7 @@ class DeconvGenerator(ImageNetwork):
     Args:
         hidden: Units of the first layer.
         maps: Maps of the second layer and of the first transposed convolution.
-        seed: Of the initial weights, normal of standard deviation 0.02 (Radford et al. 2016).
+        seed: Seed of the initial weights, normal of standard deviation 0.02 (Radford et al. 2016).
     """
 
     def __init__(self, schema: Schema, z_dim: int, hidden: int = HIDDEN, maps: int = MAPS, seed: int = 0) -> None:
@@ -111,11 +111,11 @@ class DeconvGenerator(ImageNetwork):
         self.norm1, self.norm2, self.norm3 = nn.BatchNorm1d(hidden), nn.BatchNorm1d(features), nn.BatchNorm2d(maps)
 
     def inputs(self, labels: Labels, rng: np.random.Generator) -> NDArray[np.float32]:
-        """z ~ U[-1, 1], (n, z_dim)."""
+        """Draw z ~ U[-1, 1], (n, z_dim)."""
         return rng.uniform(-1.0, 1.0, (len(labels), self.z_dim)).astype(np.float32)
 
     def forward(self, inputs: Tensor, labels: Tensor) -> Tensor:
-        """(n, d) in [0, 1]."""
+        """Return images (n, d) in [0, 1]."""
         classes = self.one_hot(labels)
         maps = classes[:, :, None, None]
         features = functional.relu(self.norm1(self.dense1(torch.cat([inputs, classes], dim=1))))
@@ -126,7 +126,6 @@ class DeconvGenerator(ImageNetwork):
         return images[:, :, : self.schema.height, : self.schema.width].flatten(1)
 
     def settings(self) -> dict[str, Any]:
-        """Architecture and sizes."""
         return {"architecture": "student", "z_dim": self.z_dim, "hidden": self.hidden, "maps": self.maps}
 
     def _initialise(self, seed: int) -> None:
@@ -137,7 +136,7 @@ class DeconvGenerator(ImageNetwork):
 
 
 def _doubling(inputs: int, outputs: int, *, bias: bool = True) -> nn.ConvTranspose2d:
-    """A transposed convolution that doubles both sides."""
+    """Return a transposed convolution that doubles both sides."""
     return nn.ConvTranspose2d(inputs, outputs, 5, stride=2, padding=2, output_padding=1, bias=bias)
 
 
@@ -174,18 +173,17 @@ class ClassNetworks(ImageNetwork):
         self.register_buffer("basis", torch.from_numpy(dct_basis(schema, frequencies)), persistent=False)
 
     def inputs(self, labels: Labels, rng: np.random.Generator) -> NDArray[np.float32]:
-        """z, standard normal, (n, z_dim)."""
+        """Draw z, standard normal, (n, z_dim)."""
         return rng.standard_normal((len(labels), self.z_dim), dtype=np.float32)
 
     def forward(self, inputs: Tensor, labels: Tensor) -> Tensor:
-        """(n, d), not clipped. Every class's hidden layer sees every input; those of other classes are set to 0."""
+        """Return images (n, d), not clipped; hidden layers of other classes than an image's own are set to 0."""
         hidden = torch.relu(torch.matmul(inputs, self.inner) + self.inner_bias[:, None])
         selected = hidden.transpose(0, 1) * self.one_hot(labels)[..., None]
         coefficients = selected.flatten(1) @ self.outer.flatten(0, 1) + self.outer_bias[labels]
         return coefficients @ self.basis.T + _GREY
 
     def settings(self) -> dict[str, Any]:
-        """Architecture and sizes."""
         return {
             "architecture": "class_networks",
             "z_dim": self.z_dim,
@@ -215,7 +213,7 @@ class Refiner(nn.Module):
         self.biases = nn.ParameterList(torch.zeros(schema.num_classes, outputs) for outputs in maps[1:])
 
     def forward(self, images: Tensor, one_hot: Tensor) -> Tensor:
-        """The correction (n, d) of images (n, d), not clipped, with one-hot labels (n, classes)."""
+        """Return the correction (n, d) of images (n, d), not clipped, with one-hot labels (n, classes)."""
         features = images.view(-1, *self._planes)
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             inputs = functional.leaky_relu(features, _SLOPE) if layer else features
@@ -246,7 +244,7 @@ class RefinedGaussian(ImageNetwork):
         self.refiner = Refiner(schema, width, seed)
 
     def inputs(self, labels: Labels, rng: np.random.Generator) -> NDArray[np.float32]:
-        """x₀ (n, d), from the same random numbers as the Gaussian alone."""
+        """Draw x₀ (n, d), from the same random numbers as the Gaussian alone."""
         basis, means, factors = (value.cpu().numpy() for value in (self.basis, self.means, self.factors))
         points = rng.standard_normal((len(labels), self.rank), dtype=np.float32)
         for label in np.unique(labels):
@@ -255,12 +253,11 @@ class RefinedGaussian(ImageNetwork):
         return np.asarray(points @ basis.T)
 
     def forward(self, inputs: Tensor, labels: Tensor) -> Tensor:
-        """(n, d), not clipped."""
+        """Return images (n, d), not clipped."""
         correction: Tensor = self.refiner(inputs, self.one_hot(labels))
         return inputs + correction
 
     def settings(self) -> dict[str, Any]:
-        """Architecture and sizes."""
         return {"architecture": "refined", "rank": self.rank, "width": self.width}
 
 
@@ -270,7 +267,7 @@ def _initial(inputs: int, outputs: int, generator: torch.Generator) -> Tensor:
 
 
 def build_network(settings: dict[str, Any], schema: Schema, seed: int = 0) -> ImageNetwork:
-    """The network that `settings` describe, with initial weights from `seed`.
+    """Build the network that `settings` describe, with initial weights from `seed`.
 
     Raises:
         InvalidInput: The settings name no architecture of this product.
@@ -293,7 +290,7 @@ def build_network(settings: dict[str, Any], schema: Schema, seed: int = 0) -> Im
 def draw(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> NDArray[np.float32]:
-    """Images (n, d) in [0, 1] of a released network."""
+    """Draw images (n, d) in [0, 1] of a released network."""
     released = build_network(settings, schema)
     released.load(tensors)
     return released.draw(labels, rng)

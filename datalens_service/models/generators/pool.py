@@ -1,7 +1,7 @@
-"""Public images: what is learnt from private records is which of them stand for which class.
+"""Public images: only which of them represents which class is learnt from private records.
 
 An image of a class is drawn in proportion to its weight in that class, and it has a soft label: how likely it is of
-every class. Cells of a pool are images that lie next to each other, by what a public encoder says of them.
+every class. Cells of a pool are images that are near each other in the features of a public encoder.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WHITE: Final = np.float32(255)
 
 
 def pack(images: Images, weights: Floats, soft_labels: Floats) -> Tensors:
-    """The tensors of a model: images that stand for no class are left out.
+    """Join the tensors of a model; images that represent no class are left out.
 
     Args:
         images: uint8 (n, height, width, channels).
@@ -37,18 +37,18 @@ def pack(images: Images, weights: Floats, soft_labels: Floats) -> Tensors:
 def draw(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> Floats:
-    """Images (n, d) in [0, 1] of the classes asked for."""
+    """Draw images (n, d) in [0, 1] of the classes asked for."""
     images = tensors["images"][choose(tensors, labels, rng)]
     return np.asarray(images.transpose(0, 3, 1, 2).reshape(len(labels), -1) / _WHITE, dtype=np.float32)
 
 
 def draw_soft_labels(tensors: Tensors, labels: Labels, rng: np.random.Generator) -> Floats:
-    """(n, classes) soft labels of the images that `draw` returns for the same labels and `rng`."""
+    """Return soft labels (n, classes) of the images that `draw` returns for the same labels and `rng`."""
     return np.asarray(tensors["soft_labels"][choose(tensors, labels, rng)])
 
 
 def choose(tensors: Tensors, labels: Labels, rng: np.random.Generator) -> NDArray[np.int64]:
-    """(n,) rows of images in proportion to their weights in the classes asked for."""
+    """Choose rows (n,) of images in proportion to their weights in the classes asked for."""
     rows = np.empty(len(labels), dtype=np.int64)
     for label in np.unique(labels):
         requests = np.flatnonzero(labels == label)
@@ -57,7 +57,7 @@ def choose(tensors: Tensors, labels: Labels, rng: np.random.Generator) -> NDArra
 
 
 def _spread(weights: NDArray[np.float64], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """So many rows at equal distances along all weights: none comes twice whose share is below one in `count`."""
+    """Choose rows at equal distances along all weights: none comes twice whose share is below one in `count`."""
     order = rng.permutation(len(weights))
     ends = np.cumsum(weights[order])
     places = (np.arange(count) + rng.random()) / count * ends[-1]
@@ -76,7 +76,7 @@ class PublicCells(NamedTuple):
 
     @classmethod
     def fit(cls, features: Floats, count: int, seed: int) -> PublicCells:
-        """Lloyd's k-means; a cell that loses its last image keeps its centre."""
+        """Fit centres by Lloyd's k-means; a cell that loses its last image keeps its centre."""
         start = np.random.default_rng(seed).choice(len(features), min(count, len(features)), replace=False)
         cells = cls(features[np.sort(start)])
         for _ in range(_ROUNDS):
@@ -84,7 +84,7 @@ class PublicCells(NamedTuple):
         return cells
 
     def nearest(self, features: Floats) -> NDArray[np.int64]:
-        """(n,) the next centre of each row, the first of equally near ones: a function of the row and the centres."""
+        """Return the nearest centre of each row (n,), the first of equally near ones."""
         matrix, halves = ExactMatrix(self.centres.T), (self.centres.astype(np.float64) ** 2).sum(axis=1) / 2
         nearest = np.empty(len(features), dtype=np.int64)
         for start in range(0, len(features), _ROWS):

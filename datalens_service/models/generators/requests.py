@@ -18,11 +18,11 @@ _ROUNDS: Final = 32
 def fill_requests(
     labels: Labels, dimensions: int, propose: Callable[[Labels], Floats], predict: Callable[[Floats], Labels]
 ) -> Floats:
-    """Samples (n, d), proposed until the classifier has seen every requested class often enough.
+    """Return samples (n, d), proposed until the classifier has seen every requested class often enough.
 
     Args:
-        propose: Samples (m, d) of classes (m,).
-        predict: Classes (m,) of samples (m, d).
+        propose: Draws samples (m, d) of classes (m,).
+        predict: Predicts classes (m,) of samples (m, d).
     """
     images = np.empty((len(labels), dimensions), dtype=np.float32)
     unfilled = np.arange(len(labels))
@@ -38,7 +38,7 @@ def fill_requests(
 
 
 def match_requests(predicted: Labels, requested: Labels) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Samples for requests of their predicted class, in order: (rows of samples, rows of requests), equally long."""
+    """Match samples with requests of their predicted class: (rows of samples, rows of requests), equally long."""
     samples, requests = [], []
     for label in np.unique(requested):
         of_class, open_requests = np.flatnonzero(predicted == label), np.flatnonzero(requested == label)

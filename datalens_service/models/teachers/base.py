@@ -1,4 +1,4 @@
-"""What a rank asks of its teachers, whether they are networks or known in closed form, and their tuning.
+"""The interface of the teachers of a rank, be they networks or known in closed form, and their tuning.
 
 All tuning for graphics processors is here, and nothing of it changes the guarantee: teachers are private and their
 votes are integers of bounded length however they were computed, so their products may be rounded as coarsely as pays.
@@ -20,14 +20,14 @@ from datalens_service.errors import InvalidSpec
 class TeacherBackend(ABC):
     """The teachers of one rank; everything here is private.
 
-    Formal guarantee, of every subclass: what teacher i says is a function of its own records, of the synthetic images
-    and of public numbers.
+    Formal guarantee, of every subclass: the answer of teacher i is a function of its own records, of the synthetic
+    images and of public numbers.
 
     Attributes:
         num_teachers: N, of all ranks together.
         local: Numbers of this rank's teachers.
-        large: Whether `state` is too large to be kept between steps.
-        in_basis: Whether they speak in the coordinates of the votes themselves, instead of in pixels.
+        large: True if `state` is too large to be kept between steps.
+        in_basis: True if answers are in the coordinates of the votes themselves, instead of in pixels.
     """
 
     num_teachers: int
@@ -40,7 +40,7 @@ class TeacherBackend(ABC):
     def train_step(
         self, real_images: Tensor, real_labels: Tensor, synthetic_images: Tensor, synthetic_labels: Tensor
     ) -> None:
-        """One step of every teacher; nothing for those that are not trained.
+        """Train every teacher for one step; nothing for those that are not trained.
 
         Args:
             synthetic_images: (S, d) for all teachers, or (groups, S, d) for as many equal groups of teachers.
@@ -51,39 +51,39 @@ class TeacherBackend(ABC):
     def image_gradients(
         self, synthetic_images: Tensor, synthetic_labels: Tensor, teachers: slice = slice(None)
     ) -> Iterator[Tensor]:
-        """Every teacher's own direction for every image: blocks (teachers, images, coordinates), in their order.
+        """Yield every teacher's own direction for every image: blocks (teachers, images, coordinates), in their order.
 
         Args:
-            teachers: Which ones of all N, without gaps; those of other ranks are left out.
+            teachers: Range among all N, without gaps; those of other ranks are left out.
         """
 
     def scores(
         self, synthetic_images: Tensor, synthetic_labels: Tensor, teachers: slice = slice(None)
     ) -> Iterator[Tensor]:
-        """Logits of "this image is real", blocks (teachers, images, 1); arguments as of `image_gradients`.
+        """Yield logits of "this image is real", blocks (teachers, images, 1); arguments as of `image_gradients`.
 
         Raises:
-            InvalidSpec: They judge no images.
+            InvalidSpec: These teachers judge no images.
         """
         raise InvalidSpec("Teachers of this kind do not say whether an image is real: choose dense or conv.")
 
     @abstractmethod
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """All that training changed, as copies."""
+        """Return copies of all that training changed."""
 
     @abstractmethod
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
-        """Continue from `state`."""
+        """Continue from a copy that `state` returned."""
 
 
 # A block that fits the processor's cache is fastest.
 _CACHED_BYTES: Final = 2**25
-# Of a graphics processor's memory, for one block: its launches take no time then, and the teachers have room.
+# One block takes this part of a graphics processor's memory: launches then take no time, and teachers have room.
 _SHARE: Final = 16
 
 
 def block_bytes(device: torch.device) -> int:
-    """Memory for the activations and gradients of the teachers handled at once, by default."""
+    """Return the default memory for activations and gradients of the teachers handled at once."""
     if device.type != "cuda":
         return _CACHED_BYTES
     total: int = torch.cuda.get_device_properties(device).total_memory
@@ -92,7 +92,7 @@ def block_bytes(device: torch.device) -> int:
 
 @contextmanager
 def reduced_precision_products(device: torch.device, enabled: bool = True) -> Iterator[None]:
-    """Within it, matrix products on a graphics processor use TF32: 10 bits of a factor's mantissa, sums in 23.
+    """Let matrix products on a graphics processor use TF32: 10 bits of a factor's mantissa, sums in 23.
 
     The setting belongs to the process and is restored afterwards.
     """

@@ -1,7 +1,7 @@
 """The teacher ensemble: N discriminators trained and differentiated in blocks, none of which sees another.
 
-DataLens (CCS 2021), Algorithm 1: teacher i trains on its own shard and on synthetic images, then says for
-every synthetic image in which direction it should move. Everything here is private until a mechanism has
+DataLens (CCS 2021), Algorithm 1: teacher i trains on its own shard and on synthetic images, then returns for
+every synthetic image the direction in which it should move. Everything here is private until a mechanism has
 released a noisy sum of it; losses are never computed as numbers.
 """
 
@@ -27,7 +27,7 @@ from datalens_service.models.teachers.tensor_store import GIBIBYTE, MEMORY_GIB, 
 _DRAWN_AT_ONCE: Final = 2**20
 
 _Answer = Callable[[slice, Tensor, Tensor], Tensor]
-"""Of the teachers of a block, to images (images, d) of classes (teachers, classes, images)."""
+"""The answer of a block of teachers to images (images, d) of classes (teachers, classes, images)."""
 
 
 class TeacherEnsemble(TeacherBackend):
@@ -38,18 +38,18 @@ class TeacherEnsemble(TeacherBackend):
 
     Args:
         architecture: Key of `ARCHITECTURES`, or a network of one's own size.
-        seed: Of the initial weights, which depend on it, the partition and the kind of device; public.
+        seed: Public seed of the initial weights, which depend on it, the partition and the kind of device.
         active: (local,) False for a teacher whose shard is empty: it never trains and its gradients are 0.
-        partitions: Of this rank's teachers, one after another; None: all teachers.
+        partitions: Partitions of this rank's teachers, one after another; None: all teachers.
         memory_gib: Weights and optimiser states beyond so many GiB lie in a file without a name, all but the block
             in use. It changes speed, and no result.
-        folder: Of that file, on a disk and private; None takes the system's folder for temporary files.
+        folder: Folder of that file, on a disk and private; None takes the system's folder for temporary files.
         block_bytes: Memory for the activations and gradients of the teachers handled at once; None chooses
             by device. It changes speed, and results by rounding only.
-        coarse: Whether a graphics processor may round the factors of matrix products (TF32).
+        coarse: True if a graphics processor may round the factors of matrix products (TF32).
 
     Attributes:
-        large: Whether it exceeds its limit of memory, on a graphics processor too: `state` is then too large to be
+        large: True if it exceeds its limit of memory, on a graphics processor too: `state` is then too large to be
             kept between steps.
         in_basis: False: gradients are by pixels.
 
@@ -96,7 +96,7 @@ class TeacherEnsemble(TeacherBackend):
     def train_step(
         self, real_images: Tensor, real_labels: Tensor, synthetic_images: Tensor, synthetic_labels: Tensor
     ) -> None:
-        """One Adam step per teacher on binary cross-entropy: real → 1, synthetic → 0.
+        """Take one Adam step per teacher on binary cross-entropy: real → 1, synthetic → 0.
 
         Args:
             real_images: (local, B, d), uint8 in 0..255 or float32 in [0, 1].
@@ -124,8 +124,9 @@ class TeacherEnsemble(TeacherBackend):
     def image_gradients(
         self, synthetic_images: Tensor, synthetic_labels: Tensor, teachers: slice = slice(None)
     ) -> Iterator[Tensor]:
-        """Every teacher's own direction for every image: −∂L_G/∂x, where L_G is the mean of −log sigmoid(Γ(x, y)) over
-        the images.
+        """Yield every teacher's own direction for every image: −∂L_G/∂x.
+
+        L_G is the mean of −log sigmoid(Γ(x, y)) over the images.
 
         Returns:
             (teachers of a block, images, d) in the order of the teachers. Rows of a teacher that has
@@ -136,7 +137,7 @@ class TeacherEnsemble(TeacherBackend):
     def scores(
         self, synthetic_images: Tensor, synthetic_labels: Tensor, teachers: slice = slice(None)
     ) -> Iterator[Tensor]:
-        """Every teacher's logit Γ(x, y) for every image; 0 of a teacher without records."""
+        """Yield every teacher's logit Γ(x, y) for every image; 0 for a teacher without records."""
         return self._answers(self._score_block, synthetic_images, synthetic_labels, teachers)
 
     def _answers(self, answer: _Answer, synthetic_images: Tensor, labels: Tensor, teachers: slice) -> Iterator[Tensor]:
@@ -149,12 +150,12 @@ class TeacherEnsemble(TeacherBackend):
             yield answers
 
     def teachers_per_block(self, images: int) -> int:
-        """How many teachers are handled at once when each sees `images` images."""
+        """Return how many teachers are handled at once when each sees `images` images."""
         weights = sum(value[0].numel() for value in self._adam_state.parameters.values())
         return max(1, self._block_bytes // (4 * (2 * weights + images * self._network.activations())))
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Parameters, Adam moments and the step count, as copies; private.
+        """Return copies of parameters, Adam moments and the step count; private.
 
         They are copies in memory, whatever the limit: do not ask for them when `large`, train again instead.
         """
@@ -165,7 +166,6 @@ class TeacherEnsemble(TeacherBackend):
         return state
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
-        """Continue from `state`."""
         arrays = self._adam_state.arrays()
         shapes = {name: tuple(value.shape) for name, value in arrays.items()} | {"steps": ()}
         if shapes != {name: value.shape for name, value in state.items()}:
@@ -179,7 +179,7 @@ class TeacherEnsemble(TeacherBackend):
         return torch.zeros(shape, device=self.device) if self._file is None else self._file.zeros(shape)
 
     def _drop(self, block: slice = slice(None)) -> None:
-        """Leave the memory of some teachers to others, where it is scarce."""
+        """Release the memory of some teachers to others, where it is scarce."""
         if self._file is not None:
             self._file.drop(block)
 
@@ -196,7 +196,7 @@ class TeacherEnsemble(TeacherBackend):
                         self._drop()
 
     def _blocks(self, teachers: range, images: int) -> Iterator[slice]:
-        """Rows of those of `teachers` that are local."""
+        """Yield the rows of those of `teachers` that are local."""
         return local_blocks(self._partitions, teachers, self.teachers_per_block(images))
 
     def _train_block(
@@ -212,14 +212,14 @@ class TeacherEnsemble(TeacherBackend):
         self._apply_adam(adam_state, dict(zip(leaves, gradients, strict=True)), self._idle[block])
 
     def _apply_adam(self, adam_state: AdamState, gradients: Parameters, idle: Tensor) -> None:
-        """One Adam step of a block; a teacher without records has gradient 0 and stays where it is."""
+        """Take one Adam step of a block; a teacher without records has gradient 0 and stays where it is."""
         if self._some_idle:
             shape = {name: (-1, *[1] * (value.ndim - 1)) for name, value in gradients.items()}
             gradients = {name: value.masked_fill(idle.view(shape[name]), 0.0) for name, value in gradients.items()}
         adam_step(adam_state, gradients, self._steps, self._learning_rate)
 
     def _first(self, parameters: Parameters, images: Tensor, classes: Tensor) -> Tensor:
-        """Features of images that all teachers of a block see."""
+        """Compute features of images that all teachers of a block see."""
         return self._network.first(parameters, images.new_empty(len(classes), 0, images.shape[1]), images, classes)
 
     def _gradient_block(self, block: slice, images: Tensor, classes: Tensor) -> Tensor:
@@ -238,7 +238,7 @@ class TeacherEnsemble(TeacherBackend):
         return logits.masked_fill(self._idle[block][:, None], 0.0)[..., None]
 
     def _one_hot(self, labels: Tensor) -> Tensor:
-        """(…, B) → (…, C, B), at least three axes."""
+        """Encode labels (…, B) as (…, C, B), at least three axes."""
         classes = functional.one_hot(labels.to(self.device), self._network.schema.num_classes)
         return classes.mT.to(torch.float32).reshape(-1, classes.shape[-1], classes.shape[-2])
 
@@ -256,7 +256,7 @@ def _idle(active: Tensor | None, num_teachers: int) -> Tensor:
 
 
 def _cross_entropy(logits: Tensor, num_real: int) -> Tensor:
-    """Sum over teachers of their mean losses: the derivative by one teacher's logits is its own alone."""
+    """Sum the mean losses of teachers: the derivative by one teacher's logits is its own alone."""
     real = functional.logsigmoid(logits[:, :num_real]).mean(dim=1)
     synthetic = functional.logsigmoid(-logits[:, num_real:]).mean(dim=1)
     return -(real + synthetic).sum()

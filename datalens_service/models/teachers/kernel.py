@@ -29,14 +29,14 @@ _NEAREST: Final = 1e-2
 
 
 class KernelTeachers(TeacherBackend):
-    """N witness functions; what `TeacherEnsemble` is for networks.
+    """N witness functions, the closed-form counterpart of `TeacherEnsemble`.
 
     Formal guarantee: gradients of teacher i are a function of its own records, of the proposed images and of public
     numbers. No operation mixes entries of the first axis.
 
     Args:
-        records: Of this rank's teachers: images (local, B, d) as bytes, labels (local, B).
-        basis: (d, K) with orthonormal columns, independent of records: teachers see images, and speak, in its
+        records: Records of this rank's teachers: images (local, B, d) as bytes, labels (local, B).
+        basis: (d, K) with orthonormal columns, independent of records: teachers see images, and answer, in its
             coordinates. None for pixels.
         active: (local,) False for a teacher whose shard is empty: its gradients are 0.
 
@@ -71,12 +71,12 @@ class KernelTeachers(TeacherBackend):
     def train_step(
         self, real_images: Tensor, real_labels: Tensor, synthetic_images: Tensor, synthetic_labels: Tensor
     ) -> None:
-        """Nothing: the best discriminator is known."""
+        """Do nothing: the best discriminator is known."""
 
     def image_gradients(
         self, synthetic_images: Tensor, synthetic_labels: Tensor, teachers: slice = slice(None)
     ) -> Iterator[Tensor]:
-        """Every teacher's own direction for every image: the gradient of its witness function.
+        """Yield every teacher's own direction for every image: the gradient of its witness function.
 
         Args:
             synthetic_labels: int64 (images,); a teacher compares images and records of one class.
@@ -93,23 +93,22 @@ class KernelTeachers(TeacherBackend):
                 yield self._towards_records(block, images, labels, others)
 
     def teachers_per_block(self, images: int) -> int:
-        """How many teachers are handled at once when each sees `images` images."""
+        """Return how many teachers are handled at once when each sees `images` images."""
         return max(1, self._block_bytes // (4 * self._dimensions * (self._records.shape[1] + 2 * images)))
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Empty."""
         return {}
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
-        """Refuse.
+        """Refuse any state, since these teachers leave none.
 
         Raises:
-            CheckpointMismatch: Always; these teachers leave no state.
+            CheckpointMismatch: Always.
         """
         raise CheckpointMismatch("The checkpoint holds teachers that are trained; those of this job are not.")
 
     def _towards_records(self, block: slice, images: Tensor, labels: Tensor, others: Tensor) -> Tensor:
-        """(n, images, K): mean unit vector towards own records of the image's class, less `others`."""
+        """Return the mean unit vector towards own records of the image's class, less `others`, (n, images, K)."""
         records = self._records[block]
         records = records if self._basis is not None else self._project(records.to(self.device))
         active = self._active[block].to(self.device)
@@ -120,18 +119,18 @@ class KernelTeachers(TeacherBackend):
         return torch.bmm(weights, records).sub_(pushed)
 
     def _project(self, images: Tensor) -> Tensor:
-        """Bytes or numbers in [0, 1] (…, d) in the coordinates of the votes."""
+        """Turn bytes or numbers in [0, 1] (…, d) into the coordinates of the votes."""
         numbers = images.float().div_(255) if images.dtype == torch.uint8 else images
         return numbers if self._basis is None else numbers @ self._basis
 
     def _project_all(self, images: Tensor) -> Tensor:
-        """As `_project`; a block at a time, since pixels as numbers are large."""
+        """Project a block at a time, since pixels as numbers are large."""
         rows = max(1, self._block_bytes // (4 * self._dimensions * images.shape[1]))
         return torch.cat([self._project(part.to(self.device)) for part in torch.split(images, rows)])
 
 
 def _distances(records: Tensor, images: Tensor) -> Tensor:
-    """(n, B, images)."""
+    """Return distances (n, B, images)."""
     squares = torch.linalg.vector_norm(records, dim=-1).square_()[..., None] + torch.linalg.vecdot(images, images)
     products = (records.flatten(0, 1) @ images.T).view_as(squares)
     squared: Tensor = squares - 2 * products
@@ -139,7 +138,7 @@ def _distances(records: Tensor, images: Tensor) -> Tensor:
 
 
 def _towards_others(images: Tensor, labels: Tensor) -> Tensor:
-    """(images, d): mean unit vector towards the other images of the same class; released images alone."""
+    """Return the mean unit vector towards the other images of the same class, (images, d); released images alone."""
     same = (labels[:, None] == labels).fill_diagonal_(False)
     weights = same / (_distances(images[None], images)[0] * same.sum(dim=1, keepdim=True).clamp_min(1))
     return weights @ images - images * weights.sum(dim=1, keepdim=True)

@@ -42,22 +42,22 @@ class TeacherNetwork(ABC):
 
     @abstractmethod
     def shapes(self) -> dict[str, Shape]:
-        """Shape of every parameter of one teacher."""
+        """Return the shape of every parameter of one teacher."""
 
     @abstractmethod
     def initial_stddev(self, name: str) -> float:
-        """Standard deviation of the initial weights of a parameter; 0 starts at 0."""
+        """Return the standard deviation of the initial weights of a parameter; 0 starts at 0."""
 
     @abstractmethod
     def activations(self) -> int:
-        """Numbers kept per teacher and image between the forward and the backward pass, about."""
+        """Estimate the numbers kept per teacher and image between the forward and the backward pass."""
 
     @abstractmethod
     def first(self, parameters: Parameters, private: Tensor, shared: Tensor, classes: Tensor) -> Tensor:
-        """The first linear map: features with n first and B + S last.
+        """Apply the first linear map: features with n first and B + S last.
 
         Args:
-            parameters: Of a block, stacked.
+            parameters: Parameters of a block, stacked.
             private: (n, B, d) images, each seen by one teacher, uint8 in 0..255 or float32 in [0, 1]; B may be 0.
             shared: (S, d) images that all teachers of the block see.
             classes: (n, C, B + S) one-hot labels.
@@ -65,11 +65,11 @@ class TeacherNetwork(ABC):
 
     @abstractmethod
     def rest(self, parameters: Parameters, features: Tensor, classes: Tensor) -> Tensor:
-        """Logits (n, B + S) of the features of `first`."""
+        """Return logits (n, B + S) of the features of `first`."""
 
     @abstractmethod
     def pull_back(self, parameters: Parameters, gradient: Tensor) -> Tensor:
-        """(n, S, d): the gradient by S images, from the gradient by their features."""
+        """Return the gradient by S images (n, S, d), from the gradient by their features."""
 
 
 class Dense(TeacherNetwork):
@@ -84,7 +84,6 @@ class Dense(TeacherNetwork):
         self._scratch = Scratch()
 
     def shapes(self) -> dict[str, Shape]:
-        """Shape of every parameter of one teacher."""
         return {
             "input.weight": (self.hidden, self.schema.dimensions),
             "input.label": (self.hidden, self.schema.num_classes),
@@ -94,28 +93,25 @@ class Dense(TeacherNetwork):
         }
 
     def initial_stddev(self, name: str) -> float:
-        """√(2 / fan-in)."""
+        """Return √(2 / fan-in)."""
         fan_in = {"input": self.schema.dimensions + self.schema.num_classes, "output": self.hidden}
         layer, kind = name.split(".")
         return 0.0 if kind == "bias" else math.sqrt(2 / fan_in[layer])
 
     def activations(self) -> int:
-        """The image itself dominates."""
         return self.schema.dimensions + 4 * self.hidden + self.schema.num_classes
 
     def first(self, parameters: Parameters, private: Tensor, shared: Tensor, classes: Tensor) -> Tensor:
-        """(n, hidden, B + S)."""
+        """Return features (n, hidden, B + S)."""
         products: Tensor = _FirstProduct.apply(parameters["input.weight"], private, shared, self._scratch)
         return products + _labels_and_bias(parameters, "input", classes)
 
     def rest(self, parameters: Parameters, features: Tensor, classes: Tensor) -> Tensor:
-        """The label enters at the input only."""
         # Not a product of matrices: the derivative of one with a single row is far slower than the multiplication.
         hidden = functional.leaky_relu(features, _SLOPE).mT
         return (hidden * parameters["output.weight"]).sum(dim=-1) + parameters["output.bias"]
 
     def pull_back(self, parameters: Parameters, gradient: Tensor) -> Tensor:
-        """Through the first weights."""
         return torch.bmm(gradient.mT, parameters["input.weight"])
 
 
@@ -138,7 +134,6 @@ class Conv(TeacherNetwork):
         self._inside = [taps_inside(schema.height, schema.width), taps_inside(*first)]
 
     def shapes(self) -> dict[str, Shape]:
-        """Shape of every parameter of one teacher."""
         classes, (first, second) = self.schema.num_classes, self.maps
         return {
             "conv1.weight": (first, self.schema.channels * TAPS),
@@ -156,17 +151,16 @@ class Conv(TeacherNetwork):
         }
 
     def initial_stddev(self, name: str) -> float:
-        """0.02 for weights."""
         return 0.0 if name.endswith("bias") else 0.02
 
     def activations(self) -> int:
-        """Patches of both convolutions, and their outputs before and after the rectifier."""
+        """Count the patches of both convolutions, and their outputs before and after the rectifier."""
         (first, second), (area, small) = self.maps, (math.prod(side) for side in self.sides)
         patches = TAPS * (self.schema.channels * area + 2 * first * small)
         return self.schema.dimensions + patches + 5 * first * area + 5 * second * small + 4 * self.hidden
 
     def first(self, parameters: Parameters, private: Tensor, shared: Tensor, classes: Tensor) -> Tensor:
-        """(n, maps, height, width, B + S), the sides those of the convolution's output."""
+        """Return features (n, maps, height, width, B + S), the sides those of the convolution's output."""
         weight = parameters["conv1.weight"]
         private_maps = torch.bmm(weight, unfold(self._planes(_as_floats(private))))
         shared_maps = weight.flatten(0, 1) @ unfold(self._planes(shared[None]))[0]
@@ -178,7 +172,6 @@ class Conv(TeacherNetwork):
         return torch.cat(features, dim=-1) + offset.view(*weight.shape[:2], *self.sides[0], -1)
 
     def rest(self, parameters: Parameters, features: Tensor, classes: Tensor) -> Tensor:
-        """Second convolution, dense layer, logit."""
         patches = Unfold.apply(functional.leaky_relu(features, _SLOPE))
         maps = torch.baddbmm(self._label_maps(parameters, 1, classes), parameters["conv2.weight"], patches)
         flat = functional.leaky_relu(maps, _SLOPE).view(len(maps), -1, classes.shape[-1])
@@ -188,18 +181,17 @@ class Conv(TeacherNetwork):
         return logits[:, 0]
 
     def pull_back(self, parameters: Parameters, gradient: Tensor) -> Tensor:
-        """Through the first convolution, transposed."""
         patches = torch.bmm(parameters["conv1.weight"].mT, gradient.flatten(2))
         shape = (self.schema.channels, self.schema.height, self.schema.width, gradient.shape[-1])
         return fold(patches, torch.Size((len(gradient), *shape))).flatten(1, 3).mT.contiguous()
 
     def _planes(self, images: Tensor) -> Tensor:
-        """(n, B, d) → (n, channels, height, width, B)."""
+        """Reshape images (n, B, d) to (n, channels, height, width, B)."""
         shape = (self.schema.channels, self.schema.height, self.schema.width, images.shape[1])
         return images.mT.view(len(images), *shape)
 
     def _label_maps(self, parameters: Parameters, layer: int, classes: Tensor) -> Tensor:
-        """(n, maps, height·width·B): what constant label maps and the bias add to a convolution."""
+        """Return the part of constant label maps and the bias in a convolution, (n, maps, height·width·B)."""
         kernels, bias = parameters[f"conv{layer + 1}.label"], parameters[f"conv{layer + 1}.bias"]
         # Kept there: a copy would wait for the device.
         inside = self._inside[layer] = self._inside[layer].to(kernels.device)
@@ -216,16 +208,16 @@ def _as_floats(images: Tensor) -> Tensor:
 
 
 def _labels_and_bias(parameters: Parameters, layer: str, classes: Tensor) -> Tensor:
-    """(n, out, B), the batch in front in memory: the part of a dense layer that does not depend on its input."""
+    """Return the part of a dense layer that does not depend on its input, (n, out, B), the batch in front in memory."""
     return torch.baddbmm(parameters[f"{layer}.bias"][:, None], classes.mT, parameters[f"{layer}.label"].mT).mT
 
 
 class _FirstProduct(torch.autograd.Function):
-    """(n, out, B + S): first weights (n, out, in) times private (n, B, in) and shared (S, in) images.
+    """First weights (n, out, in) times private (n, B, in) and shared (S, in) images: (n, out, B + S).
 
     One product with the images in front reads the weights once and along their rows, forth and back: they are the
     largest array of the dense teacher. Its images and its gradient lie in `scratch`, so the gradient is to be used
-    before the next block. Bytes are multiplied as they are: what divides them by 255 are the far fewer products.
+    before the next block. Bytes are multiplied as they are: the far fewer products are divided by 255.
     """
 
     @staticmethod
@@ -248,7 +240,7 @@ class _FirstProduct(torch.autograd.Function):
 
 
 class _DenseProduct(torch.autograd.Function):
-    """(n, out, B): weights (n, out, in) times features (n, in, B).
+    """Weights (n, out, in) times features (n, in, B): (n, out, B).
 
     With the batch in front each product reads the weights along their rows, which is a third faster.
     """

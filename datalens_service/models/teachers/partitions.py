@@ -1,4 +1,4 @@
-"""Partitions of teachers: what is computed together and kept by one rank.
+"""Partitions of teachers, which are computed together and kept by one rank.
 
 A partition lies within one group of teachers, and its bounds follow from public numbers alone. Blocks never cross a
 partition and ranks keep whole partitions, so that every product and every draw is the same for any number of ranks.
@@ -13,13 +13,13 @@ TeacherPartition: TypeAlias = range
 """Numbers of consecutive teachers."""
 
 PARTITIONS: Final = 16
-"""Of all teachers, about: the largest number of ranks that find work."""
+"""Approximate number of partitions of all teachers: the largest number of ranks that find work."""
 
 _SMALLEST: Final = 64
 
 
 def partition_teachers(num_teachers: int, groups: int = 1) -> list[TeacherPartition]:
-    """Teachers 0 to N − 1 in order.
+    """Partition teachers 0 to N − 1 in order.
 
     Args:
         num_teachers: N.
@@ -37,11 +37,11 @@ def partition_teachers(num_teachers: int, groups: int = 1) -> list[TeacherPartit
 
 
 def local_blocks(partitions: Sequence[TeacherPartition], teachers: range, size: int) -> Iterator[slice]:
-    """Those of `teachers` that this rank keeps, at most `size` at once; bounds depend on public numbers alone.
+    """Yield those of `teachers` that this rank keeps, at most `size` at once; bounds depend on public numbers alone.
 
     Args:
-        partitions: Of this rank, one after another.
-        teachers: Requested, of all N.
+        partitions: Partitions of this rank, one after another.
+        teachers: Requested, among all N.
         size: At least 1.
 
     Yields:

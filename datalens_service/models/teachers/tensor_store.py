@@ -1,4 +1,4 @@
-"""Where the numbers of an ensemble lie: in memory up to a limit, beyond it in a file that has no name.
+"""Storage of an ensemble's numbers: in memory up to a limit, beyond it in a file that has no name.
 
 4,000 of the original's teachers with their optimiser states are 25 GiB. They are used block by block, so all but
 the current block may lie on disk. The numbers are the same to the last bit wherever they lie.
@@ -25,7 +25,7 @@ GIBIBYTE: Final = 2**30
 
 _FLOAT: Final = 4
 _LEFT_FREE: Final = GIBIBYTE
-"""Of the disk, which may also hold the ledger."""
+"""Bytes left free on the disk, which may also hold the ledger."""
 
 Shape = tuple[int, ...]
 
@@ -33,12 +33,12 @@ Shape = tuple[int, ...]
 class TensorFile:
     """Float32 tensors in a shared mapping of a file without a name.
 
-    What is in it is private. It ends with the process, however that ends: the file never has a name, or loses it
+    Its content is private. It ends with the process, however that ends: the file never has a name, or loses it
     before the first number is written. Its whole size is reserved at once, since a disk that is full later would
     kill the process.
 
     Args:
-        folder: On a disk; None takes the system's folder for temporary files.
+        folder: Folder on a disk; None takes the system's folder for temporary files.
 
     Raises:
         InvalidSpec: The disk is too small.
@@ -54,13 +54,13 @@ class TensorFile:
         self._end = 0
 
     def zeros(self, shape: Shape) -> Tensor:
-        """The next tensor, all 0; as large as the one announced to the constructor."""
+        """Return the next tensor, all 0; as large as the one announced to the constructor."""
         start, self._end = self._end, self._end + _pages(shape)
         self._ranges.append((start, shape))
         return torch.frombuffer(self._mapping, dtype=torch.float32, count=math.prod(shape), offset=start).view(shape)
 
     def drop(self, rows: slice = slice(None)) -> None:
-        """Take rows of all tensors out of the resident memory of this process; they keep their values.
+        """Remove rows of all tensors from the resident memory of this process; they keep their values.
 
         The kernel writes them to the disk when it wants their pages for something else.
         """
@@ -75,14 +75,14 @@ class TensorFile:
 class Scratch:
     """Float32 memory of a processor that one block after another uses: fresh pages cost more than the work on them.
 
-    What lies in it is private and stays until the next block. A graphics processor's allocator does the same by itself.
+    Its content is private and stays until the next block. A graphics processor's allocator does the same by itself.
     """
 
     def __init__(self) -> None:
         self._buffers: dict[str, Tensor] = {}
 
     def tensor(self, name: str, shape: Shape, device: torch.device) -> Tensor:
-        """Numbers of any value, which whoever asks next for this name overwrites."""
+        """Return numbers of any value, which the next request for this name overwrites."""
         if device.type == "cuda":
             return torch.empty(shape, device=device)
         needed, buffer = math.prod(shape), self._buffers.get(name)
@@ -94,15 +94,16 @@ class Scratch:
 def spill_to_file(
     memory_gib: float, shapes: Sequence[Shape], device: torch.device, folder: Path | None = None
 ) -> TensorFile | None:
-    """A file for tensors that do not fit into memory, None where they fit.
+    """Return a file for tensors that do not fit into memory, None where they fit.
 
     Args:
         memory_gib: Largest size of all tensors together that may stay in the machine's memory, in GiB. Less is
             allowed to stay while less is free.
-        shapes: Of float32 tensors.
+        shapes: Shapes of float32 tensors.
 
     Raises:
-        InvalidSpec: They fit neither into memory nor on the disk. Says how much is needed and what to change.
+        InvalidSpec: They fit neither into memory nor on the disk. The message says how much is needed and what to
+            change.
     """
     needed, free = total_bytes(shapes), available_bytes(device)
     if device.type == "cuda":
@@ -113,12 +114,12 @@ def spill_to_file(
 
 
 def total_bytes(shapes: Sequence[Shape]) -> int:
-    """Bytes of float32 tensors."""
+    """Return the bytes of float32 tensors."""
     return sum(_FLOAT * math.prod(shape) for shape in shapes)
 
 
 def available_bytes(device: torch.device) -> int:
-    """Memory that a process can still get on `device`; without a known figure, no bound."""
+    """Return the memory that a process can still get on `device`; without a known figure, no bound."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     meminfo = Path("/proc/meminfo")
@@ -128,7 +129,7 @@ def available_bytes(device: torch.device) -> int:
 
 
 def _pages(shape: Shape) -> int:
-    """Bytes of a tensor that begins and ends with a page."""
+    """Return the bytes of a tensor that begins and ends with a page."""
     return -(-_FLOAT * math.prod(shape) // mmap.PAGESIZE) * mmap.PAGESIZE
 
 

@@ -16,30 +16,30 @@ STRIDE: Final = 2
 
 
 def halved(side: int) -> int:
-    """Output side of a convolution of stride 2 with "same" padding."""
+    """Return the output side of a convolution of stride 2 with "same" padding."""
     return -(-side // STRIDE)
 
 
 def _padding(side: int) -> tuple[int, int]:
-    """Zeros before and after; an odd one goes behind, as in the original's framework."""
+    """Return the zeros before and after; an odd one goes behind, as in the original's framework."""
     total = max((halved(side) - 1) * STRIDE + KERNEL - side, 0)
     return total // 2, total - total // 2
 
 
 def taps_inside(height: int, width: int) -> Tensor:
-    """(height·width of the output, taps): 1 where a kernel tap reads the image, 0 where it reads padding."""
+    """Mark by 1 where a kernel tap reads the image, by 0 where it reads padding, (height·width of the output, taps)."""
     return unfold(torch.ones(1, 1, height, width, 1)).view(TAPS, -1).T.contiguous()
 
 
 def _windows(height: int, width: int) -> list[tuple[slice, slice]]:
-    """What each kernel tap reads of a padded plane whose convolution has sides `height` and `width`."""
+    """Return the slices of a padded plane that each kernel tap reads, for an output of `height` by `width`."""
     rows = [slice(tap, tap + STRIDE * height - 1, STRIDE) for tap in range(KERNEL)]
     columns = [slice(tap, tap + STRIDE * width - 1, STRIDE) for tap in range(KERNEL)]
     return [(row, column) for row in rows for column in columns]
 
 
 def unfold(planes: Tensor) -> Tensor:
-    """Patches (n, maps·taps, h·w·B) that a 5×5 convolution of stride 2 reads from (n, maps, H, W, B).
+    """Return patches (n, maps·taps, h·w·B) that a 5×5 convolution of stride 2 reads from (n, maps, H, W, B).
 
     The batch is innermost, so that the one copy moves runs of B numbers.
     """
@@ -52,7 +52,7 @@ def unfold(planes: Tensor) -> Tensor:
 
 
 def fold(patches: Tensor, shape: torch.Size) -> Tensor:
-    """The transpose of `unfold`: sums patches into planes of `shape`."""
+    """Sum patches into planes of `shape`: the transpose of `unfold`."""
     teachers, maps, height, width, batch = shape
     (top, bottom), (left, right) = _padding(height), _padding(width)
     padded = patches.new_zeros(teachers, maps, top + height + bottom, left + width + right, batch)
@@ -67,11 +67,9 @@ class Unfold(torch.autograd.Function):
 
     @staticmethod
     def forward(context: Any, planes: Tensor) -> Tensor:
-        """The patches."""
         context.shape = planes.shape
         return unfold(planes)
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> Tensor:
-        """The gradient by the planes."""
         return fold(gradient.contiguous(), context.shape)

@@ -16,11 +16,12 @@ from datetime import UTC, datetime
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import to_second, utc_now
+from datalens_service.clock import to_second
 from datalens_service.copies import copied
 from datalens_service.errors import LedgerCorrupt
 from datalens_service.proof.hash_chain import GENESIS
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.paging import check_limit
 from datalens_service.store.rows import get_or_refuse
 from datalens_service.store.service_tables import AuditEntryRow, TenantRow
@@ -34,9 +35,9 @@ class AuditEntry:
     Attributes:
         seq: Number within it, from 1, without gaps.
         actor: Id of the API key, or `local` for commands on the machine itself.
-        object_id: What it was done to, or what it created, if that has an id.
+        object_id: Id of the object that was changed or created, if it has one.
         detail: The reason that was given, or what was made of the object; may be empty.
-        hash: Of everything else.
+        hash: Hash of everything else.
     """
 
     tenant_id: str
@@ -78,7 +79,7 @@ def append(
     draft = AuditEntry(
         tenant_id=tenant_id,
         seq=head.audit_seq + 1,
-        at=to_second(utc_now()),
+        at=to_second(read_database_clock(session)),
         actor=actor,
         action=action,
         object_id=object_id,
@@ -101,7 +102,7 @@ def note(
     outcome: int = 200,
     detail: str = "",
 ) -> None:
-    """One entry in a transaction of its own; durable when it returns, not there if it raises."""
+    """Add an entry in a transaction of its own; durable when it returns, not there if it raises."""
     with database.transaction() as session:
         append(session, tenant_id, actor=actor, action=action, object_id=object_id, outcome=outcome, detail=detail)
 
@@ -119,7 +120,7 @@ def list_entries(
 def list_latest(
     database: Database, tenant_id: str, *, before: int | None = None, limit: int = 100
 ) -> tuple[AuditEntry, ...]:
-    """Entries newest first."""
+    """Return entries, newest first."""
     query = select(AuditEntryRow).where(AuditEntryRow.tenant_id == tenant_id)
     if before is not None:
         query = query.where(AuditEntryRow.seq < before)
@@ -129,7 +130,7 @@ def list_latest(
 
 
 def find_last_access(database: Database, tenant_id: str) -> dict[str, datetime]:
-    """When each key of a tenant was last noted in its journal; by the id of the key."""
+    """Find when each key of a tenant was last noted in its journal, by the id of the key."""
     noted = (AuditEntryRow.tenant_id == tenant_id, AuditEntryRow.actor == ApiKeyRow.id)
     last = select(func.max(AuditEntryRow.at)).where(*noted).scalar_subquery()
     query = select(ApiKeyRow.id, last).where(ApiKeyRow.tenant_id == tenant_id)

@@ -17,11 +17,11 @@ from itsdangerous import BadSignature
 from sqlalchemy import delete, update
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import utc_now
 from datalens_service.errors import StoreUnavailable, Unauthorized
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.installation import Purpose, create_signer
 from datalens_service.store.service_tables import BrowserSessionRow
 from datalens_service.store.tables import ApiKeyRow
@@ -65,11 +65,11 @@ def sign_in(database: Database, plain: str) -> BrowserSession:
 
 def open_session(database: Database, key: ApiKey) -> BrowserSession:
     """A new session for a caller who was verified; rows of sessions that have ended by themselves go."""
-    now = utc_now()
-    last = int(now.timestamp()) + LIFETIME_SECONDS
-    identity = f"{last}-{secrets.token_urlsafe(_TOKEN_BYTES)}"
-    ends_at = now + timedelta(seconds=UNUSED_SECONDS)
     with database.transaction() as session:
+        now = read_database_clock(session)
+        last = int(now.timestamp()) + LIFETIME_SECONDS
+        identity = f"{last}-{secrets.token_urlsafe(_TOKEN_BYTES)}"
+        ends_at = now + timedelta(seconds=UNUSED_SECONDS)
         session.execute(delete(BrowserSessionRow).where(BrowserSessionRow.expires_at <= now))
         session.add(BrowserSessionRow(token_sha256=_digest(identity), key_id=key.id, expires_at=ends_at))
         return _sign(session, key, identity)
@@ -81,21 +81,26 @@ def resume(database: Database, token: str) -> BrowserSession:
     Raises:
         Unauthorized: Not signed here, unknown, signed out, too old, unused for too long, or its key was revoked.
     """
-    now = utc_now()
     with database.session() as session:
-        identity = _verify(session, token)
-        # Looked up by its hash: how long that takes tells nothing about a token.
-        row = session.get(BrowserSessionRow, _digest(identity))
-        key = session.get(ApiKeyRow, row.key_id) if row is not None and now < row.expires_at else None
-        if row is None or key is None or not keys.works(key, now):
-            raise Unauthorized(_ENDED)
+        identity, now = _verify(session, token), read_database_clock(session)
+        key, expires_at = _find_open(session, identity, now)
         resumed = _sign(session, ApiKey.from_row(key), identity)
     ends_at = min(now + timedelta(seconds=UNUSED_SECONDS), _last_moment(identity))
-    if ends_at - row.expires_at > _RENEWAL:
-        # Who only reads needs no database that takes writes.
+    if ends_at - expires_at > _RENEWAL:
+        # A visitor who only reads needs no database that takes writes.
         with suppress(StoreUnavailable):
             _renew(database, identity, ends_at)
     return resumed
+
+
+def is_open(database: Database, token: str) -> bool:
+    """Tell whether the session of a token is open. Asking does not prolong it."""
+    with database.session() as session:
+        try:
+            _find_open(session, _verify(session, token), read_database_clock(session))
+        except Unauthorized:
+            return False
+    return True
 
 
 def sign_out(database: Database, token: str) -> None:
@@ -112,6 +117,20 @@ def sign_out_everywhere(database: Database, key_id: str) -> None:
     """End all sessions that were signed in with a key. Repeatable."""
     with database.transaction() as session:
         session.execute(delete(BrowserSessionRow).where(BrowserSessionRow.key_id == key_id))
+
+
+def _find_open(session: Session, identity: str, now: datetime) -> tuple[ApiKeyRow, datetime]:
+    """The key of a session, and when the session ends unless it is used.
+
+    Raises:
+        Unauthorized: Unknown, signed out, unused for too long, or its key does not work any more.
+    """
+    # Looked up by its hash: how long that takes tells nothing about a token.
+    row = session.get(BrowserSessionRow, _digest(identity))
+    key = session.get(ApiKeyRow, row.key_id) if row is not None and now < row.expires_at else None
+    if row is None or key is None or not keys.works(key, now):
+        raise Unauthorized(_ENDED)
+    return key, row.expires_at
 
 
 def _renew(database: Database, identity: str, ends_at: datetime) -> None:
@@ -131,7 +150,7 @@ def _sign(session: Session, key: ApiKey, identity: str) -> BrowserSession:
 
 
 def _verify(session: Session, token: str) -> str:
-    """What was signed: the last moment of a session and its random part.
+    """Return what was signed: the last moment of a session and its random part.
 
     Raises:
         Unauthorized: This installation did not sign it, or an earlier version did.

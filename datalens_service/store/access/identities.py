@@ -11,13 +11,13 @@ from datetime import timedelta
 
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import utc_now
 from datalens_service.errors import Forbidden
 from datalens_service.store.access import browser_sessions
 from datalens_service.store.access.browser_sessions import LIFETIME_SECONDS, BrowserSession
 from datalens_service.store.access.keys import SINGLE_SIGN_ON_PREFIX, ApiKey
 from datalens_service.store.access.roles import Role, Scope, checked_scopes
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.rows import get_or_refuse
 from datalens_service.store.service_tables import TenantRow
 from datalens_service.store.tables import ApiKeyRow
@@ -43,7 +43,7 @@ class Identity:
     scopes: frozenset[Scope]
 
     def digest(self) -> str:
-        """Of who they are and where."""
+        """Return a digest of who they are and where."""
         return hashlib.sha256("\n".join((self.tenant_id, self.issuer, self.subject)).encode()).hexdigest()
 
 
@@ -59,7 +59,7 @@ def sign_in(database: Database, identity: Identity) -> BrowserSession:
 
 
 def _remember(session: Session, identity: Identity) -> ApiKey:
-    # Whoever else signs in to this tenant now waits for this row.
+    # Others who sign in to this tenant now wait for this row.
     get_or_refuse(session, TenantRow, identity.tenant_id, "tenant", lock=True)
     digest = identity.digest()
     row = session.get(ApiKeyRow, f"sso_{digest[:_ID_DIGITS]}") or _added(session, identity, digest)
@@ -68,7 +68,7 @@ def _remember(session: Session, identity: Identity) -> ApiKey:
     checked_scopes(identity.role, identity.scopes)
     row.name, row.role = identity.name, identity.role
     row.scopes = " ".join(sorted(identity.scopes))
-    row.expires_at = utc_now() + timedelta(seconds=LIFETIME_SECONDS)
+    row.expires_at = read_database_clock(session) + timedelta(seconds=LIFETIME_SECONDS)
     session.flush()
     return ApiKey.from_row(row)
 
@@ -82,7 +82,6 @@ def _added(session: Session, identity: Identity, digest: str) -> ApiKeyRow:
         # The hash of no key.
         sha256="",
         role=identity.role,
-        created_at=utc_now(),
     )
     session.add(row)
     return row

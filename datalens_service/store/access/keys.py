@@ -21,28 +21,28 @@ from uuid import uuid4
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, exists, select
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import utc_now
 from datalens_service.copies import copied
-from datalens_service.errors import StateConflict, Unauthorized
+from datalens_service.errors import InvalidInput, StateConflict, Unauthorized
 from datalens_service.store.access.roles import Role, Scope, checked_scopes
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.rows import copy_row, get_or_refuse
 from datalens_service.store.service_tables import BrowserSessionRow, TenantRow
-from datalens_service.store.tables import DEFAULT_TENANT, ApiKeyRow
+from datalens_service.store.tables import DEFAULT_TENANT, PRESENT, ApiKeyRow
 
 SINGLE_SIGN_ON_PREFIX: Final = "sso:"
-"""Of rows without a key, for people who sign in elsewhere: no key contains a colon, so none leads to such a row."""
+"""Prefix in rows of people who sign in elsewhere; no key contains a colon, so no key matches such a row."""
 
 _ALPHABET = string.digits + string.ascii_letters
 _LENGTH = 36
 _PREFIX_LENGTH = 8
-_BY_PREFIX = select(ApiKeyRow.__table__).where(ApiKeyRow.prefix == bindparam("prefix"))
+_BY_PREFIX = select(ApiKeyRow.__table__, PRESENT.label("read_at")).where(ApiKeyRow.prefix == bindparam("prefix"))
 _FORM = re.compile(rf"dlk_([0-9A-Za-z]{{{_LENGTH}}})_([0-9a-f]{{8}})")
 
 
 @dataclass(frozen=True)
 class ApiKey:
-    """What is kept of a key.
+    """The stored facts about a key.
 
     Attributes:
         prefix: The first characters behind `dlk_`, to recognise it by.
@@ -64,7 +64,7 @@ class ApiKey:
 
     @property
     def single_sign_on(self) -> bool:
-        """Whether this is a person known through an OpenID provider; then there is no key, only browser sessions."""
+        """Return True if this is a person known through an OpenID provider, who has browser sessions and no key."""
         return self.prefix.startswith(SINGLE_SIGN_ON_PREFIX)
 
     @classmethod
@@ -77,7 +77,7 @@ class ApiKey:
 
 @dataclass(frozen=True)
 class KeyRequest:
-    """What a new key is to be; by default an owner's, for ever."""
+    """Request for a new key; by default an owner's, for ever."""
 
     name: str
     tenant_id: str = DEFAULT_TENANT
@@ -92,7 +92,7 @@ def create(database: Database, requested: KeyRequest | str) -> tuple[ApiKey, str
     """A new key: its record, and the plain text that is never shown again.
 
     Raises:
-        InvalidInput: The role does not hold a scope that is named.
+        InvalidInput: The role does not hold a scope that is named, or the key would have expired already.
     """
     request = KeyRequest(requested) if isinstance(requested, str) else requested
     checked_scopes(request.role, request.scopes)
@@ -107,9 +107,9 @@ def create_first(database: Database, name: str, keep: Callable[[str], None]) -> 
         keep: Stores the plain text before the key is committed, so that no key exists that nobody knows.
     """
     with database.transaction() as session:
-        # Whoever else starts now waits for this row.
+        # Other processes that start now wait for this row.
         session.get(TenantRow, DEFAULT_TENANT, with_for_update=True)
-        if session.scalar(select(exists().where(is_usable()))):
+        if session.scalar(select(exists().where(is_usable(read_database_clock(session))))):
             return None
         _, plain = _added(session, KeyRequest(name))
         keep(plain)
@@ -122,9 +122,8 @@ def rotate(database: Database, key_id: str, overlap: timedelta) -> tuple[ApiKey,
     Raises:
         StateConflict: It was revoked or has expired, or belongs to single sign-on.
     """
-    now = utc_now()
     with database.transaction() as session:
-        old = get_or_refuse(session, ApiKeyRow, key_id, "API key")
+        old, now = get_or_refuse(session, ApiKeyRow, key_id, "API key"), read_database_clock(session)
         if not works(old, now):
             raise StateConflict("This API key was revoked or has expired; create a new one.")
         like = ApiKey.from_row(old)
@@ -147,7 +146,7 @@ def verify(connection: Connection, plain: str) -> ApiKey:
     row: Any = connection.execute(_BY_PREFIX, {"prefix": form[1][:_PREFIX_LENGTH]}).one_or_none()
     # Compared even if there is no row, so that time does not tell a known prefix from an unknown one.
     same = hmac.compare_digest(row.sha256 if row is not None else "", _digest(plain))
-    if row is None or not same or not works(row, utc_now()):
+    if row is None or not same or not works(row, row.read_at):
         raise Unauthorized("This API key is unknown or was revoked, or has expired.")
     return ApiKey.from_row(row)
 
@@ -156,22 +155,22 @@ def revoke(database: Database, key_id: str) -> ApiKey:
     """Make a key useless from now on. Repeatable."""
     with database.transaction() as session:
         row = get_or_refuse(session, ApiKeyRow, key_id, "API key")
-        row.revoked_at = row.revoked_at or utc_now()
+        row.revoked_at = row.revoked_at or read_database_clock(session)
         session.execute(delete(BrowserSessionRow).where(BrowserSessionRow.key_id == key_id))
         return ApiKey.from_row(row)
 
 
 def get(database: Database, key_id: str) -> ApiKey:
-    """One key, revoked or not."""
+    """Return a key, revoked or not."""
     with database.session() as session:
         return ApiKey.from_row(get_or_refuse(session, ApiKeyRow, key_id, "API key"))
 
 
 def usable(database: Database, key_id: str) -> bool:
-    """Whether the key exists and works now."""
+    """Return True if the key exists and works now."""
     with database.session() as session:
         row = session.get(ApiKeyRow, key_id)
-        return row is not None and works(row, utc_now())
+        return row is not None and works(row, read_database_clock(session))
 
 
 def list_keys(database: Database, tenant_id: str | None = None) -> tuple[ApiKey, ...]:
@@ -183,15 +182,17 @@ def list_keys(database: Database, tenant_id: str | None = None) -> tuple[ApiKey,
         return tuple(ApiKey.from_row(row) for row in session.scalars(query))
 
 
-def is_usable() -> ColumnElement[bool]:
-    """Condition of rows whose key works now; people who sign in elsewhere have none."""
-    unexpired = ApiKeyRow.expires_at.is_(None) | (ApiKeyRow.expires_at > utc_now())
+def is_usable(now: datetime) -> ColumnElement[bool]:
+    """Condition of rows whose key works at the instant `now`; people who sign in elsewhere have none."""
+    unexpired = ApiKeyRow.expires_at.is_(None) | (ApiKeyRow.expires_at > now)
     keyed = ~ApiKeyRow.prefix.startswith(SINGLE_SIGN_ON_PREFIX)
     return ApiKeyRow.revoked_at.is_(None) & unexpired & keyed
 
 
 def _added(session: Session, requested: KeyRequest) -> tuple[ApiKey, str]:
     get_or_refuse(session, TenantRow, requested.tenant_id, "tenant")
+    if requested.expires_at is not None and requested.expires_at <= read_database_clock(session):
+        raise InvalidInput("⟦key.expires_at⟧ lies in the past.")
     body = "".join(secrets.choice(_ALPHABET) for _ in range(_LENGTH))
     plain = f"dlk_{body}_{_checksum(body)}"
     row = ApiKeyRow(
@@ -204,7 +205,6 @@ def _added(session: Session, requested: KeyRequest) -> tuple[ApiKey, str]:
         scopes=None if requested.scopes is None else " ".join(sorted(requested.scopes)),
         requests_per_minute=requested.requests_per_minute,
         concurrent_requests=requested.concurrent_requests,
-        created_at=utc_now(),
         expires_at=requested.expires_at,
     )
     session.add(row)
@@ -213,7 +213,7 @@ def _added(session: Session, requested: KeyRequest) -> tuple[ApiKey, str]:
 
 
 def works(row: ApiKeyRow, now: datetime) -> bool:
-    """Whether a key was neither revoked nor has expired at the instant `now`."""
+    """Return True if a key was neither revoked nor has expired at the instant `now`."""
     return row.revoked_at is None and (row.expires_at is None or now < row.expires_at)
 
 

@@ -1,4 +1,4 @@
-"""What a key may do: a role holds scopes, and a key may be narrowed to some of them."""
+"""Roles of keys: a role holds scopes, and a key may be narrowed to some of them."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -8,7 +8,7 @@ from datalens_service.errors import InvalidInput
 
 
 class Scope(StrEnum):
-    """One right."""
+    """A right that a key may hold."""
 
     DATASETS_READ = "datasets:read"
     """Names of data sets, what their owner declared public of them, and their budgets."""
@@ -31,16 +31,16 @@ class Scope(StrEnum):
     WEBHOOKS_WRITE = "webhooks:write"
     """Webhooks and their deliveries."""
     USAGE_READ = "usage:read"
-    """What the tenant has used."""
+    """Read what the tenant has used."""
     AUDIT_READ = "audit:read"
     """The audit journal."""
 
 
 class Role(StrEnum):
-    """For whom a key is."""
+    """The kind of person or program that a key is for."""
 
     OWNER = "owner"
-    """Whose records they are: may do everything."""
+    """Owns the records and may do everything."""
     OPERATOR = "operator"
     """Runs jobs within the budgets; sees no record and no figure for the owner alone."""
     CONSUMER = "consumer"
@@ -62,7 +62,7 @@ SCOPES: Final[dict[Role, frozenset[Scope]]] = {
     ),
     Role.CONSUMER: frozenset({Scope.RELEASES_READ}),
 }
-"""What a role holds."""
+"""The scopes of each role."""
 
 
 def checked_scopes(role: Role, scopes: Iterable[Scope] | None) -> frozenset[Scope]:

@@ -15,7 +15,6 @@ from uuid import uuid4
 from sqlalchemy import BindParameter, Connection, Select, bindparam, select
 from sqlalchemy.exc import IntegrityError
 
-from datalens_service.clock import utc_now
 from datalens_service.errors import NotFound, StateConflict
 from datalens_service.proof.hash_chain import GENESIS
 from datalens_service.store.database import Database
@@ -31,7 +30,7 @@ def _by_row(row: type[Any]) -> Select[str]:
 
 
 def _by_key(row: type[Any], column: Any) -> Select[str]:
-    """Of rows that know the key they came with."""
+    """Select rows that know the key they came with."""
     return select(ApiKeyRow.tenant_id).join(row, row.key_id == ApiKeyRow.id).where(column == _IDENTIFIER)
 
 
@@ -47,7 +46,7 @@ OWNED: Final[Mapping[str, tuple[tuple[Select[str], ...], str]]] = {
     "webhook_id": ((_by_row(WebhookRow),), "There is no such webhook."),
     "delivery_id": ((_by_row(DeliveryRow),), "There is no such delivery."),
 }
-"""By the parameter of a path that names an object: how to find its tenant, and what to say where there is none."""
+"""Statements that find the tenant of an object, and the error without one, by the parameter of the path."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def create(database: Database, name: str) -> Tenant:
     Raises:
         StateConflict: There is one of this name.
     """
-    row = TenantRow(id=f"ten_{uuid4().hex}", name=name, audit_seq=0, audit_hash=GENESIS, created_at=utc_now())
+    row = TenantRow(id=f"ten_{uuid4().hex}", name=name, audit_seq=0, audit_hash=GENESIS)
     try:
         with database.transaction() as session:
             session.add(row)
@@ -81,7 +80,7 @@ def create(database: Database, name: str) -> Tenant:
 
 
 def list_tenants(database: Database) -> tuple[Tenant, ...]:
-    """All tenants, oldest first."""
+    """Return all tenants, oldest first."""
     with database.session() as session:
         return tuple(Tenant.from_row(row) for row in session.scalars(select(TenantRow).order_by(TenantRow.created_at)))
 

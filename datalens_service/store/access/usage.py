@@ -1,4 +1,4 @@
-"""What a tenant has used: counts, bytes and seconds."""
+"""Counts what a tenant has used: objects, bytes and seconds."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -9,17 +9,19 @@ from datalens_service.disclosure import Public
 from datalens_service.store import job_totals
 from datalens_service.store.access.keys import is_usable
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.service_tables import CLASSIFIER, GENERATOR, ReleasedModelRow
 from datalens_service.store.tables import ApiKeyRow, DatasetRow
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Of one tenant, all in all.
+    """Totals of one tenant.
 
     Attributes:
-        artifact_bytes: Of files that anybody may have: others depend on private figures, also in their length.
-        job_seconds: Of jobs that have ended, from first start to end; audits, which the owner sees alone, are none.
+        artifact_bytes: Size of files that anybody may have: others depend on private figures, also in their length.
+        job_seconds: Time of jobs that have ended, from first start to end; audits, which the owner sees alone, are
+            none.
     """
 
     datasets: Public[int]
@@ -32,12 +34,12 @@ class Usage:
 
 
 def count_usage(database: Database, tenant_id: str) -> Usage:
-    """What the tenant has used up to now."""
-    usable = (ApiKeyRow.tenant_id == tenant_id, is_usable())
+    """Count what the tenant has used up to now."""
     # Without the tenant, whose index has all models of all jobs.
     imported = select(ReleasedModelRow.tenant_id).where(ReleasedModelRow.job_id.is_(None))
     jobs, models = Counter[str](), Counter[str]()
     with database.session() as session:
+        usable = (ApiKeyRow.tenant_id == tenant_id, is_usable(read_database_clock(session)))
         totals = job_totals.read_totals(session, tenant_id)
         trained = [total for total in totals if total.kind != job_totals.AUDIT]
         for total in trained:

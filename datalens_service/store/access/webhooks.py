@@ -10,19 +10,22 @@ from __future__ import annotations
 import base64
 import json
 import secrets
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Final
 from uuid import uuid4
 
-from sqlalchemy import exists, or_, select, update
+from sqlalchemy import ColumnElement, exists, or_, select, update
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import to_second, utc_now
+from datalens_service.clock import to_second
 from datalens_service.disclosure import Public, public_fields
 from datalens_service.errors import NotFound
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import read_clock, read_database_clock
 from datalens_service.store.paging import Page, list_page
 from datalens_service.store.rows import copy_row, get_or_refuse
 from datalens_service.store.service_tables import DeliveryRow, WebhookRow
@@ -34,6 +37,10 @@ BACK_OFF_SECONDS: Final = (5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400
 
 _SECRET_BYTES: Final = 32
 _CLAIM_SECONDS: Final = 60
+_OF_A_TENANT: Final = 8
+"""Messages of a tenant that a process sends at once, however many of its receivers are silent."""
+
+_LOOKED_THROUGH: Final = 200
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,7 @@ class Delivery:
 
 @dataclass(frozen=True)
 class JobNews:
-    """What a message tells of a job."""
+    """A message about a job."""
 
     job_id: Public[str]
     dataset_id: Public[str]
@@ -86,18 +93,20 @@ class JobNews:
 
 @dataclass(frozen=True)
 class _Test:
-    """What a message tells that only has to arrive."""
+    """A message that only has to arrive."""
 
     webhook_id: Public[str]
 
 
 @dataclass(frozen=True)
 class Claimed:
-    """A message that this process may send now, with what that takes."""
+    """A message that this process may send now, with what that takes; `at` is when, by the clock of the database."""
 
     delivery: Delivery
+    tenant_id: str
     url: str
     secret: str
+    at: datetime
 
 
 def create(database: Database, tenant_id: str, url: str, events: Collection[str]) -> tuple[Webhook, str]:
@@ -110,7 +119,6 @@ def create(database: Database, tenant_id: str, url: str, events: Collection[str]
         secret=secret,
         events=" ".join(sorted(events)),
         enabled=True,
-        created_at=utc_now(),
     )
     with database.transaction() as session:
         session.add(row)
@@ -119,13 +127,13 @@ def create(database: Database, tenant_id: str, url: str, events: Collection[str]
 
 
 def get(database: Database, webhook_id: str) -> Webhook:
-    """One webhook."""
+    """Return the webhook with this id."""
     with database.session() as session:
         return Webhook.from_row(_row(session, webhook_id))
 
 
 def list_webhooks(database: Database, tenant_id: str) -> tuple[Webhook, ...]:
-    """All webhooks of a tenant, oldest first."""
+    """Return all webhooks of a tenant, oldest first."""
     query = select(WebhookRow).where(WebhookRow.tenant_id == tenant_id)
     with database.session() as session:
         rows = session.scalars(query.order_by(WebhookRow.created_at, WebhookRow.id))
@@ -177,7 +185,7 @@ def tell(session: Session, job: JobRow, event: str, at: datetime) -> None:
 def send_test(database: Database, webhook_id: str) -> Delivery:
     """Write a message that tells of nothing, to see whether it arrives."""
     with database.transaction() as session:
-        row = _message(_row(session, webhook_id), TEST_EVENT, _Test(webhook_id), utc_now())
+        row = _message(_row(session, webhook_id), TEST_EVENT, _Test(webhook_id), read_database_clock(session))
         session.add(row)
         session.flush()
         return Delivery.from_row(row)
@@ -189,7 +197,7 @@ def redeliver(database: Database, webhook_id: str, delivery_id: str) -> Delivery
         row = session.get(DeliveryRow, delivery_id)
         if row is None or row.webhook_id != webhook_id:
             raise NotFound("There is no such delivery.")
-        row.state, row.attempts, row.next_attempt_at = "pending", 0, utc_now()
+        row.state, row.attempts, row.next_attempt_at = "pending", 0, read_database_clock(session)
         session.flush()
         return Delivery.from_row(row)
 
@@ -203,22 +211,25 @@ def list_deliveries(
         return list_page(session, query, (DeliveryRow.created_at, DeliveryRow.id), Delivery.from_row, limit, cursor)
 
 
-def claim_due(database: Database, limit: int = 20, *, now: datetime | None = None) -> tuple[Claimed, ...]:
-    """Messages whose time has come; for a minute no other process gets them.
+def claim_due(
+    database: Database, limit: int = 20, *, busy: Mapping[str, str] = MappingProxyType({}), now: datetime | None = None
+) -> tuple[Claimed, ...]:
+    """Claim messages whose time has come: one of each receiver, and few of a tenant, so that none waits for another.
 
-    Those to a webhook that was switched off since wait until it is on again, but for tests, which somebody asks for.
+    For a minute no other process gets them. Those to a webhook that was switched off since wait until it is on again,
+    but for tests, which somebody asks for.
+
+    Args:
+        busy: Webhooks that get a message just now, which get no other meanwhile, and their tenants.
     """
-    now = now or utc_now()
     wanted = exists().where(WebhookRow.id == DeliveryRow.webhook_id, WebhookRow.enabled)
+    now = now or read_clock(database)
     due = (
         DeliveryRow.state == "pending",
         DeliveryRow.next_attempt_at <= now,
         or_(DeliveryRow.event == TEST_EVENT, wanted),
     )
-    with database.session() as session:
-        ids = session.scalars(
-            select(DeliveryRow.id).where(*due).order_by(DeliveryRow.next_attempt_at).limit(limit)
-        ).all()
+    ids = _choose(database, due, busy, limit)
     if not ids:
         return ()
     later = now + timedelta(seconds=_CLAIM_SECONDS)
@@ -228,15 +239,34 @@ def claim_due(database: Database, limit: int = 20, *, now: datetime | None = Non
         taken = session.scalars(taking.returning(DeliveryRow.id)).all()
         both = select(DeliveryRow, WebhookRow).join(WebhookRow, WebhookRow.id == DeliveryRow.webhook_id)
         rows = session.execute(both.where(DeliveryRow.id.in_(taken))).all()
-        return tuple(Claimed(Delivery.from_row(message), hook.url, hook.secret) for message, hook in rows)
+        return tuple(
+            Claimed(Delivery.from_row(message), hook.tenant_id, hook.url, hook.secret, now) for message, hook in rows
+        )
+
+
+def _choose(database: Database, due: tuple[ColumnElement[bool], ...], busy: Mapping[str, str], limit: int) -> list[str]:
+    """Return the ids of the next messages; what many of one receiver hide is found once that receiver is busy."""
+    tenants = Counter(busy.values())
+    full = [tenant for tenant, count in tenants.items() if count >= _OF_A_TENANT]
+    query = select(DeliveryRow.id, DeliveryRow.webhook_id, DeliveryRow.tenant_id).where(*due)
+    if busy:
+        query = query.where(DeliveryRow.webhook_id.not_in(busy), DeliveryRow.tenant_id.not_in(full))
+    with database.session() as session:
+        found = session.execute(query.order_by(DeliveryRow.next_attempt_at).limit(_LOOKED_THROUGH)).all()
+    chosen: dict[str, str] = {}
+    for message in found:
+        if len(chosen) < limit and message.webhook_id not in chosen and tenants[message.tenant_id] < _OF_A_TENANT:
+            chosen[message.webhook_id] = message.id
+            tenants[message.tenant_id] += 1
+    return list(chosen.values())
 
 
 def settle(
     database: Database, delivery_id: str, *, status: int | None, error: str | None, now: datetime | None = None
 ) -> None:
     """Note what became of an attempt; one that failed is repeated later, until the pauses are used up."""
-    now = now or utc_now()
     with database.transaction() as session:
+        now = now or read_database_clock(session)
         row = session.get(DeliveryRow, delivery_id)
         if row is None:
             return
@@ -270,5 +300,4 @@ def _message(hook: WebhookRow, event: str, news: JobNews | _Test, at: datetime) 
         state="pending",
         attempts=0,
         next_attempt_at=at,
-        created_at=utc_now(),
     )

@@ -21,10 +21,11 @@ from typing import Any, BinaryIO, Literal
 
 from sqlalchemy import bindparam, delete, select
 
-from datalens_service.clock import entry_time
+from datalens_service.clock import to_minute
 from datalens_service.copies import copied
 from datalens_service.errors import InvalidInput, NotFound, StoreUnavailable
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.datasets.files import Files, LocalFiles, files_at
 from datalens_service.store.disk import unavailable
 from datalens_service.store.jobs.leases import Lease
@@ -47,7 +48,7 @@ class Artifact:
     """A stored file.
 
     Attributes:
-        releasable: Whether anyone but the owner may get it.
+        releasable: True if anyone but the owner may get it.
     """
 
     job_id: str
@@ -61,12 +62,12 @@ class Artifact:
 
     @property
     def audience(self) -> Audience:
-        """For whom it is."""
+        """Return for whom the file is."""
         return "anyone" if self.releasable else "owner"
 
     @property
     def path(self) -> Path:
-        """Where it lies on this machine now; fetched at first use where the store is remote.
+        """Return the path on this machine; a remote file is fetched at its first use.
 
         Raises:
             NotFound: The store has lost it.
@@ -89,7 +90,7 @@ class ArtifactStore:
         self._releasable = files_at(url, data_dir)
 
     def check(self) -> None:
-        """Whether files can be reached."""
+        """Check that files can be reached."""
         self._releasable.check()
 
     def put(self, lease: Lease, name: str, content: Path | bytes, *, releasable: bool, media_type: str) -> Artifact:
@@ -106,14 +107,15 @@ class ArtifactStore:
         path, digest, size = self._placed(lease.job_id, _checked(name), content, self._files(releasable))
         row = ArtifactRow(job_id=lease.job_id, name=name, path=path, sha256=digest, size=size, media_type=media_type)
         # A sample grid is replaced while the job trains.
-        row.releasable, row.created_at = releasable, entry_time()
+        row.releasable = releasable
         with self._database.transaction() as session:
             _, job = ledger.lock(session, lease.job_id)
             ledger.check_lease(job, lease.token)
+            row.created_at = to_minute(read_database_clock(session))
             return self._artifact(session.merge(row))
 
     def get(self, job_id: str, name: str) -> Artifact:
-        """One file of a job, private ones included: for the owner."""
+        """Return a file of a job, private ones included: for the owner."""
         with self._database.connection() as connection:
             row: Any = connection.execute(_BY_NAME, {"job_id": job_id, "name": name}).one_or_none()
         if row is None:
@@ -121,14 +123,14 @@ class ArtifactStore:
         return self._artifact(row)
 
     def releasable(self, job_id: str, name: str) -> Artifact:
-        """One file of a job that anybody may get."""
+        """Return a file of a job that anybody may get."""
         artifact = self.get(job_id, name)
         if not artifact.releasable:
             raise NotFound("There is no such file.")
         return artifact
 
     def list_artifacts(self, job_id: str) -> tuple[Artifact, ...]:
-        """All files of a job by name, private ones included: for the owner."""
+        """Return all files of a job by name, private ones included: for the owner."""
         with self._database.session() as session:
             rows = session.scalars(select(ArtifactRow).where(ArtifactRow.job_id == job_id).order_by(ArtifactRow.name))
             return tuple(self._artifact(row) for row in rows)
@@ -139,7 +141,7 @@ class ArtifactStore:
         return hashlib.sha256(content).hexdigest()
 
     def public(self, name: str, sha256: str) -> Path:
-        """Where a file of `keep_public` lies on this machine."""
+        """Return the path of a file of `keep_public` on this machine."""
         path = self._releasable.path(f"{_PUBLIC}/{sha256[:_DIGEST_LENGTH]}/{name}", sha256)
         if not path.exists():
             raise NotFound("There is no such public file; upload it first.")

@@ -25,7 +25,6 @@ from uuid import uuid4
 from sqlalchemy import exists, select, update
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import utc_now
 from datalens_service.data.dataset import Images, Schema, UnitIds
 from datalens_service.data.notices import NoticeCode, Notices
 from datalens_service.data.schema_inference import constant_rows
@@ -33,6 +32,7 @@ from datalens_service.errors import InvalidDataset, InvalidSpec, StateConflict
 from datalens_service.notation import decimal_text
 from datalens_service.privacy.accounting import check_delta, default_delta
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.datasets.fingerprints import (
     KnownRecord,
     fingerprints,
@@ -57,7 +57,7 @@ _CONSTANT_LINK = (
 
 
 class DatasetState(StrEnum):
-    """Whether the records are still there."""
+    """Says whether the records are still there."""
 
     VALIDATING = "validating"
     """A process reads the upload (`validations.py`); there is no data set yet."""
@@ -76,7 +76,7 @@ class StoredDataset:
     """A data set as it was when it was read.
 
     Attributes:
-        records_path: Where the private records lie; for the training process only.
+        records_path: Folder of the private records; for the training process only.
         partition_key: Secret of the assignment of records to shards; None once deleted.
         known_records: Different records of it that had an account already. Private, and counted when the data set is
             created; None when it is read later.
@@ -137,7 +137,7 @@ def create(
         images: The training records, uint8 (n, height, width, channels); only their fingerprints are kept here.
         unit_ids: int64 (n,), identity of each record's unit; None: every record is its own.
         epsilon: Lifetime budget; needed unless the records have an account already.
-        delta: Of the lifetime budget; None takes the default for n, or that of `shares_budget_with`. Known records
+        delta: δ of the lifetime budget; None takes the default for n, or that of `shares_budget_with`. Known records
             need the δ of their account.
         shares_budget_with: Id of a data set of this tenant, deleted or not, whose account pays for this one, too.
         notices: Collects which records an account knew already. Private.
@@ -186,7 +186,6 @@ def create(
             has_test=has_test,
             records_path=records_path,
             partition_key=secrets.token_bytes(_KEY_BYTES),
-            created_at=utc_now(),
         )
         session.add(row)
         session.flush()
@@ -206,7 +205,7 @@ def _check_none_is_private(session: Session, known: Mapping[bytes, KnownRecord])
 
 
 def get(database: Database, dataset_id: str) -> StoredDataset:
-    """One data set, deleted ones included."""
+    """Return a data set, deleted ones included."""
     with database.session() as session:
         return read(session, dataset_id)
 
@@ -262,7 +261,7 @@ def delete(database: Database, dataset_id: str) -> StoredDataset:
         _check_no_open_job(session, dataset_id)
         row.state = DatasetState.DELETED
         row.partition_key = None
-        row.deleted_at = utc_now()
+        row.deleted_at = read_database_clock(session)
         ledger.note_deletion(session, account, dataset_id)
         _forget_audits(session, dataset_id)
         return StoredDataset.from_row(row)
@@ -313,7 +312,7 @@ def _named_account(session: Session, dataset_id: str, tenant_id: str) -> Account
 
 
 def _check_same_units(prints: Mapping[bytes, bytes | None], known: Mapping[bytes, KnownRecord]) -> None:
-    """Two budgets of one account add up for a unit only if both count the same records as that unit."""
+    """Refuse other units: two budgets of one account add up only if both count the same records as a unit."""
     if any(prints[item] != record.unit_print for item, record in known.items()):
         raise InvalidDataset(
             "Records of this upload came with other privacy units before. Group them as they were grouped then: "
@@ -356,7 +355,7 @@ def _joined(
 ) -> AccountRow:
     account = ledger.lock_account(session, account_id)
     check_delta(account.delta, schema.num_units)
-    # What jobs state is a function of what was declared and of n: a δ taken over from the account would tell of it.
+    # Jobs state functions of the declaration and of n: a δ taken from the account would reveal something of it.
     delta = default_delta(schema.num_units) if delta is None else delta
     if epsilon not in (None, account.epsilon) or delta != account.delta:
         kept = f"ε = {decimal_text(account.epsilon)} at δ = {decimal_text(account.delta)}"
@@ -370,7 +369,7 @@ def _joined(
 
 
 def _forget_audits(session: Session, dataset_id: str) -> None:
-    """What attacks found depends on the records, and goes with them."""
+    """Delete what attacks found: it depends on the records, and goes with them."""
     of_these = PrivacyAuditRow.job_id.in_(select(JobRow.id).where(JobRow.dataset_id == dataset_id))
     session.execute(update(PrivacyAuditRow).where(of_these).values(result=None))
 

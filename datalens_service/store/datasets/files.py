@@ -1,4 +1,4 @@
-"""Where the bytes of artifacts lie: a local folder, or any object store that fsspec reaches, S3-compatible ones first.
+"""Keeps the bytes of artifacts: in a local folder, or any object store that fsspec reaches, S3-compatible ones first.
 
 Both take a finished file under a name that holds its digest, and return when it is there for good: a row that is
 written afterwards never points to half a file. A copy from an object store is checked against its digest.
@@ -23,7 +23,7 @@ _FETCHES = 8
 
 _TURN_SECONDS = 2.0
 _PATIENCE: dict[str, Any] = {"connect_timeout": 5, "read_timeout": 60, "retries": {"max_attempts": 1}}
-"""Of the library for S3, which tries again by itself, too."""
+"""Timeouts of the library for S3, which also tries again by itself."""
 
 
 class Files(Protocol):
@@ -37,7 +37,7 @@ class Files(Protocol):
         """
 
     def path(self, name: str, sha256: str) -> Path:
-        """Where the file lies on this machine; it may be removed later, and is open until then.
+        """Return the path of the file on this machine; it may be removed later, and is open until then.
 
         Raises:
             NotFound: It is not there.
@@ -46,7 +46,7 @@ class Files(Protocol):
         """
 
     def check(self) -> None:
-        """Whether files can be reached."""
+        """Check that files can be reached."""
 
 
 class LocalFiles:
@@ -65,7 +65,7 @@ class LocalFiles:
             sync_folder(target.parent.parent)
 
     def path(self, name: str, sha256: str) -> Path:
-        """As it lies; local files are not read again to be compared."""
+        """Return the path of a local file, which is not read again to be compared."""
         return self._root / name
 
     def check(self) -> None:
@@ -104,7 +104,7 @@ class RemoteFiles:
         return copy
 
     def check(self) -> None:
-        """Whether the bucket answers."""
+        """Check that the bucket answers."""
         with _translated("The artifact store does not answer"):
             if not self._files.exists(self._root.partition("/")[0]):
                 raise OSError("no bucket")
@@ -153,7 +153,7 @@ def open_store(url: str) -> tuple[Any, str]:
 
 
 def was_altered(error: Exception) -> bool:
-    """Whether the library for S3 compared what came with the checksum of the store."""
+    """Return True if the library for S3 found another checksum than that of the store."""
     return type(error).__name__.endswith("ChecksumError")
 
 

@@ -1,4 +1,4 @@
-"""Which records were ever uploaded here: keyed hashes that tie each record to the one account that pays for it.
+"""Recognises records that were uploaded before: keyed hashes tie each record to the one account that pays for it.
 
 A fingerprint is HMAC-SHA256 of the decoded pixels and their shape, cut to 128 bits, under a key of this
 installation. Labels, order, file names and the file format do not enter, so a relabelled, reordered or
@@ -26,7 +26,7 @@ _BATCH = 1000
 
 
 class KnownRecord(NamedTuple):
-    """What is kept of a record."""
+    """The stored facts about a record."""
 
     account_id: str
     unit_print: bytes | None

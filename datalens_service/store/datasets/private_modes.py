@@ -18,7 +18,7 @@ OTHERS: Final = 0o077
 
 
 def keep_to_oneself() -> int:
-    """From now on, whatever this process and its children create is for their user alone; the umask until now."""
+    """Make whatever this process and its children create private to their user; return the earlier umask."""
     return os.umask(OTHERS)
 
 

@@ -1,4 +1,4 @@
-"""Where private records lie: a folder of data_dir, or an object store that holds them encrypted.
+"""Keeps private records: in a folder of data_dir, or in an object store that holds them encrypted.
 
 Records are plain files while they are read, since training maps them into memory. From an object store they are
 fetched into a folder that goes with the job. What was uploaded before there was an object store stays where it is.
@@ -14,7 +14,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from datalens_service.clock import utc_now
 from datalens_service.errors import DatalensError, FileDamaged, InvalidInput, StoreUnavailable
 from datalens_service.settings import Settings
 from datalens_service.store.datasets.files import open_store, was_altered
@@ -27,7 +26,7 @@ _SEALED: Final = "sealed:"
 
 
 def records_folder(data_dir: Path) -> Path:
-    """Where records lie, one folder per data set."""
+    """Return the folder of records, which has one folder per data set."""
     return data_dir.absolute() / "datasets"
 
 
@@ -77,7 +76,7 @@ class RecordStore:
         return folder
 
     def remove(self, records_path: str) -> None:
-        """Remove records. Repeatable."""
+        """Remove the records of a data set; a second call does nothing."""
         if records_path.startswith(_SEALED):
             self._remote().remove(records_path.removeprefix(_SEALED))
         else:
@@ -90,7 +89,7 @@ class RecordStore:
 
     @staticmethod
     def is_remote(records_path: str) -> bool:
-        """Whether records lie in an object store, and nowhere else."""
+        """Return True if records lie in an object store, and nowhere else."""
         return records_path.startswith(_SEALED)
 
     def discard(self, folder: Path) -> None:
@@ -100,14 +99,17 @@ class RecordStore:
             with suppress(StoreUnavailable):
                 self._objects.remove(folder.name)
 
-    def remove_leftovers(self, in_use: Callable[[str], bool]) -> None:
+    def remove_leftovers(self, in_use: Callable[[str], bool], now: datetime) -> None:
         """Remove what has lain in the object store for a day and belongs to no data set in use, by its id.
 
         Younger records may be those of an upload that another machine registers now.
+
+        Args:
+            now: By the clock of the database.
         """
         if self._objects is None:
             return
-        for name in self._objects.list_old_folders(utc_now() - _YOUNG):
+        for name in self._objects.list_old_folders(now - _YOUNG):
             if not in_use(name):
                 self._objects.remove(name)
 

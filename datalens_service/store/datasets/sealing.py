@@ -31,8 +31,8 @@ def seal(source: IO[bytes], target: IO[bytes], key: bytes, name: str) -> None:
     """Encrypt a file.
 
     Args:
-        key: Of the owner, 32 bytes.
-        name: Of the file in the store; it opens under no other.
+        key: Key of the owner, 32 bytes.
+        name: Name of the file in the store; it opens under no other.
     """
     salt = os.urandom(_SALT_BYTES)
     cipher = _cipher(key, salt, name)
@@ -80,7 +80,7 @@ def _opened(cipher: AESGCM, nonce: bytes, chunk: bytes) -> bytes:
 
 
 def altered_records() -> FileDamaged:
-    """What is raised where the store holds other bytes."""
+    """Return the error to raise where the store holds other bytes."""
     return FileDamaged(
         "The object store holds other bytes than were put there, or the key is another; restore the object or the key."
     )

@@ -10,9 +10,9 @@ from uuid import uuid4
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import utc_now
 from datalens_service.errors import NotFound, StateConflict
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.rows import copy_row
 from datalens_service.store.tables import UploadRow
 
@@ -23,8 +23,8 @@ class PartialUpload:
 
     Attributes:
         received: Bytes that are on the disk for certain.
-        name: Of a data set that is made from it and given no other: that of the file.
-        expires_at: When it is removed unless a data set was made from it.
+        name: Name of the file, for a data set that is made from it and given no other.
+        expires_at: Time of its removal unless a data set was made from it.
     """
 
     id: str
@@ -37,7 +37,7 @@ class PartialUpload:
 
     @property
     def complete(self) -> bool:
-        """Whether all of it is there."""
+        """Return True if all bytes have arrived."""
         return self.received == self.length
 
     @classmethod
@@ -48,24 +48,17 @@ class PartialUpload:
 
 def create(database: Database, key_id: str, length: int, lifetime: timedelta, name: str | None = None) -> PartialUpload:
     """Announce a file of `length` bytes, at least one."""
-    now = utc_now()
-    row = UploadRow(
-        id=f"upl_{uuid4().hex}",
-        key_id=key_id,
-        length=length,
-        received=0,
-        name=name,
-        created_at=now,
-        expires_at=now + lifetime,
-    )
+    row = UploadRow(id=f"upl_{uuid4().hex}", key_id=key_id, length=length, received=0, name=name)
     with database.transaction() as session:
+        row.created_at = read_database_clock(session)
+        row.expires_at = row.created_at + lifetime
         session.add(row)
         session.flush()
         return PartialUpload.from_row(row)
 
 
 def get(database: Database, upload_id: str) -> PartialUpload:
-    """One upload."""
+    """Return the upload with this id."""
     with database.session() as session:
         return PartialUpload.from_row(_row(session, upload_id))
 
@@ -81,7 +74,7 @@ def advance(database: Database, upload_id: str, received: int, lifetime: timedel
         if received < row.received:
             raise StateConflict("More of this upload was received already.")
         row.received = received
-        row.expires_at = utc_now() + lifetime
+        row.expires_at = read_database_clock(session) + lifetime
         return PartialUpload.from_row(row)
 
 
@@ -94,7 +87,7 @@ def remove(database: Database, upload_id: str) -> None:
 def remove_expired(database: Database) -> None:
     """Forget uploads whose time is over; the caller removes their files."""
     with database.transaction() as session:
-        session.execute(delete(UploadRow).where(UploadRow.expires_at < utc_now()))
+        session.execute(delete(UploadRow).where(UploadRow.expires_at < read_database_clock(session)))
 
 
 def take(session: Session, upload_id: str) -> PartialUpload:
@@ -107,15 +100,15 @@ def take(session: Session, upload_id: str) -> PartialUpload:
     return upload
 
 
-def known(database: Database) -> frozenset[str]:
-    """Ids of all uploads."""
+def read_lengths(database: Database) -> dict[str, int]:
+    """Announced lengths of all uploads, by their ids."""
     with database.session() as session:
-        return frozenset(session.scalars(select(UploadRow.id)))
+        return {row.id: row.length for row in session.execute(select(UploadRow.id, UploadRow.length))}
 
 
 def _row(session: Session, upload_id: str) -> UploadRow:
     row = session.get(UploadRow, upload_id)
-    if row is None or row.expires_at < utc_now():
+    if row is None or row.expires_at < read_database_clock(session):
         raise NotFound("There is no such upload; unfinished ones are removed after a while.")
     return row
 

@@ -1,4 +1,4 @@
-"""How uploads become data sets: each is read by one process, and its owner can ask what came of it.
+"""Turns uploads into data sets: each is read by one process, and its owner can ask what came of it.
 
     validating → review     it was read; its owner looks at the class names, which become public with its budget
                → ready      the same, with class names that were confirmed beforehand
@@ -22,12 +22,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import utc_now
 from datalens_service.copies import copied
 from datalens_service.errors import StateConflict
 from datalens_service.notation import Stated
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import read_clock, read_database_clock
 from datalens_service.store.datasets import datasets, upload_sessions
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.ledger.account_summary import summarize_account
@@ -40,9 +40,9 @@ class Validation:
     """The check of an upload, as it was when it was read.
 
     Attributes:
-        dataset_id: Of the data set that exists once `state` is ready.
+        dataset_id: Id of the data set that exists once `state` is ready.
         upload_id: The file; None if it came with a request, and was noted once it was read.
-        form: What was declared with the upload.
+        form: Declaration that came with the upload.
         report: Private: counts of records, or what is wrong. None while validating and once deleted.
     """
 
@@ -81,9 +81,11 @@ def begin(database: Database, key_id: str, upload_id: str, form: dict[str, Any])
         return Validation.from_row(row)
 
 
-def begin_request(key_id: str, form: dict[str, Any]) -> Validation:
+def begin_request(database: Database, key_id: str, form: dict[str, Any]) -> Validation:
     """The check of an upload that is read while its request lasts; noted nowhere before it has ended."""
-    return Validation.from_row(_new(datasets.new_id(), key_id, None, form))
+    row = _new(datasets.new_id(), key_id, None, form)
+    row.created_at = read_clock(database)
+    return Validation.from_row(row)
 
 
 def settle(
@@ -93,7 +95,7 @@ def settle(
 
     Args:
         seen: The upload as the caller saw it.
-        form: What was declared, with the budget that was confirmed.
+        form: Declaration, with the budget that was confirmed.
 
     Raises:
         StateConflict: Somebody else deleted or confirmed it meanwhile.
@@ -104,7 +106,8 @@ def settle(
         session.add(row)
     elif row.state != seen.state:
         raise StateConflict(f"The upload is {row.state} by now; look at it again.")
-    row.state, row.report, row.form, row.finished_at = state, report, form, utc_now()
+    row.state, row.report, row.form = state, report, form
+    row.finished_at = read_database_clock(session)
     session.flush()
 
 
@@ -119,7 +122,7 @@ def note(database: Database, seen: Validation, state: DatasetState, report: dict
 
 
 def get(database: Database, dataset_id: str) -> Validation:
-    """One check."""
+    """Return the validation with this id."""
     with database.session() as session:
         return Validation.from_row(get_or_refuse(session, IntakeRow, dataset_id, "data set"))
 
@@ -141,7 +144,7 @@ def joined(database: Database, dataset_ids: Iterable[str]) -> dict[str, Joined]:
 
 
 def in_state(database: Database, state: DatasetState) -> tuple[Validation, ...]:
-    """All uploads in a state, oldest first."""
+    """Return all uploads in a state, oldest first."""
     query = select(IntakeRow).where(IntakeRow.state == state).order_by(IntakeRow.created_at)
     with database.session() as session:
         return tuple(Validation.from_row(row) for row in session.scalars(query))
@@ -163,7 +166,7 @@ def delete(database: Database, dataset_id: str) -> Validation | None:
         if dataset is not None and dataset.state != DatasetState.DELETED:
             raise StateConflict("The upload has become a data set by now; delete that.")
         row.state, row.report, row.form = DatasetState.DELETED, None, {}
-        row.finished_at = row.finished_at or utc_now()
+        row.finished_at = row.finished_at or read_database_clock(session)
         return Validation.from_row(row)
 
 
@@ -174,7 +177,6 @@ def _new(dataset_id: str, key_id: str, upload_id: str | None, form: dict[str, An
         upload_id=upload_id,
         state=DatasetState.VALIDATING,
         form=form,
-        created_at=utc_now(),
     )
 
 

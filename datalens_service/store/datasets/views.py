@@ -42,19 +42,18 @@ class DatasetView:
 
     @classmethod
     def from_dataset(cls, dataset: StoredDataset) -> DatasetView:
-        """Of an upload that is or was ready."""
         return cls(dataset.id, dataset.name, dataset.state, dataset.created_at, dataset.deleted_at, dataset)
 
     @classmethod
     def from_validation(cls, validation: Validation) -> DatasetView:
-        """Of an upload that is being read, waits for its confirmation, or of which nothing became."""
+        """Return the view of an upload that is being read, waits for its confirmation, or could not be used."""
         name = validation.form.get("name") or validation.dataset_id
         deleted_at = validation.finished_at if validation.state is DatasetState.DELETED else None
         return cls(validation.dataset_id, name, validation.state, validation.created_at, deleted_at, None)
 
 
 def get(database: Database, dataset_id: str) -> DatasetView:
-    """One upload, whatever its state."""
+    """Return an upload, whatever its state."""
     with database.session() as session:
         found = _read(session, [dataset_id])
     if not found:
@@ -102,7 +101,7 @@ def list_views(
 
 
 def _newest(query: Select[str, datetime], most: int) -> Select[str, datetime]:
-    """So many of it; each of two lists by itself, so that an index has them in order."""
+    """Select the newest of it; each of two lists by itself, so that an index has them in order."""
     identifier, created_at = query.selected_columns
     return select(query.order_by(created_at.desc(), identifier.desc()).limit(most).subquery())
 

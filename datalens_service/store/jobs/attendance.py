@@ -1,4 +1,4 @@
-"""Which workers are alive: each notes it every few seconds, by the clock of the database.
+"""Knows which workers are alive: each notes it every few seconds, by the clock of the database.
 
 A process that was started for one job alone (`workers/run_job.py`) notes nothing; the lease of its job says that it is
 alive.
@@ -21,7 +21,7 @@ from datalens_service.store.service_tables import WorkerRow
 from datalens_service.store.tables import JobRow
 
 REPORT_SECONDS: Final = 5.0
-"""How often a worker notes that it is alive."""
+"""Seconds between two notes of a worker that it is alive."""
 ALIVE: Final = timedelta(seconds=30)
 """Silence after which it counts as dead: it waits for a lock of the database for five seconds at most."""
 _KEPT: Final = timedelta(days=1)
@@ -32,10 +32,10 @@ class Worker:
     """A loop that takes jobs, as it last said of itself.
 
     Attributes:
-        queue: Whose jobs it takes; None takes all.
-        gpu: Whether jobs can train on a GPU there; None while it does not know.
-        trouble: Why it takes no job, for its reader's voice; None where it could.
-        ended: Whether it was stopped, and said so.
+        queue: Queue whose jobs it takes; None takes all.
+        gpu: True if jobs can train on a GPU there; None while it does not know.
+        trouble: The reason why it takes no job, for its reader's voice; None where it could.
+        ended: True if it was stopped, and said so.
     """
 
     id: str
@@ -45,13 +45,13 @@ class Worker:
     ended: bool = False
 
     def serves(self, queue: str | None) -> bool:
-        """Whether it takes jobs of that queue."""
+        """Return True if it takes jobs of that queue."""
         return self.queue is None or queue is None or self.queue == queue
 
 
 @dataclass(frozen=True)
 class Attendance:
-    """Who was there at one moment.
+    """The workers that were alive at one moment.
 
     Attributes:
         now: By the clock of the database.
@@ -64,11 +64,11 @@ class Attendance:
     busy: frozenset[str | None] = frozenset()
 
     def alive(self, queue: str | None) -> tuple[Worker, ...]:
-        """Those that take jobs of a queue, and were heard lately."""
+        """Return the workers that take jobs of a queue and were heard lately."""
         return tuple(worker for worker, at in self.workers if worker.serves(queue) and _lives(worker, self.now - at))
 
     def last_seen(self, queue: str | None) -> datetime | None:
-        """When one that takes jobs of a queue was last heard; None if there never was one."""
+        """Return when a worker that takes jobs of a queue was last heard; None if there never was one."""
         return max((at for worker, at in self.workers if worker.serves(queue)), default=None)
 
 
@@ -86,7 +86,7 @@ def report(database: Database, worker: Worker) -> None:
 
 
 def read_attendance(database: Database) -> Attendance:
-    """Who is there now."""
+    """Read which workers are alive now."""
     with database.session() as session:
         now = read_database_clock(session)
         rows = session.scalars(select(WorkerRow).order_by(WorkerRow.id)).all()

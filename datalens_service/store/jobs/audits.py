@@ -83,7 +83,7 @@ def create(
 
 
 def get(database: Database, audit_id: str) -> StoredAudit:
-    """One audit, for the owner alone."""
+    """Return an audit, for the owner alone."""
     with database.session() as session:
         row = session.get(JobRow, audit_id)
         if row is None or not row.is_audit:

@@ -1,4 +1,4 @@
-"""What happened to a job, told in public numbers: its states, its progress, and what it had charged by then.
+"""Events of a job, in public numbers: its states, its progress, and what it had charged by then.
 
 Every event is written in the transaction of what it tells, under the lock of the job's row, so numbers have no gaps
 and nobody learns of a change that did not happen. Progress is told when a phase begins or ends and at every percent.
@@ -14,12 +14,13 @@ from typing import cast
 from sqlalchemy import Row, Table, insert, or_, select
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import entry_time, to_second, utc_now
+from datalens_service.clock import to_minute, to_second
 from datalens_service.copies import copied
 from datalens_service.disclosure import Public, public_part
 from datalens_service.phases import Phase
 from datalens_service.store.access import webhooks
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.paging import MAXIMUM_LIMIT, check_limit
 from datalens_service.store.service_tables import JobEventRow
 from datalens_service.store.tables import JobRow
@@ -28,7 +29,7 @@ _ADD_EVENT = insert(cast(Table, JobEventRow.__table__))
 
 
 class EventType(StrEnum):
-    """What an event tells."""
+    """The kinds of events."""
 
     CREATED = "job.created"
     """Accepted, its budget reserved."""
@@ -59,13 +60,13 @@ class EventType(StrEnum):
 
     @property
     def last(self) -> bool:
-        """Whether nothing follows it."""
+        """Return True if no event follows this one."""
         return self in (EventType.SUCCEEDED, EventType.FAILED, EventType.CANCELLED)
 
 
 @dataclass(frozen=True)
 class Event:
-    """One event.
+    """An event of a job.
 
     Attributes:
         seq: Number within the job, from 1, without gaps.
@@ -84,21 +85,22 @@ class Event:
 
     @classmethod
     def from_row(cls, row: JobEventRow) -> Event:
-        """What anybody may see of the row."""
+        """Return what anybody may see of the row."""
         return public_part(copied(cls, row, type=EventType(row.type)))
 
 
 def record(session: Session, job: JobRow, kind: EventType) -> None:
     """Tell of a change of `job` (locked) in the transaction that makes it; call it after the change.
 
-    Times never go back, whatever the clocks of workers do: an event that would come before the last one has its time.
+    Times never go back, although a clock may be set: an event that would come before the last one has its time.
 
     Of audits nothing is told: they are between the service and the owner.
     """
     if job.is_audit:
         return
     session.flush()
-    created_at = entry_time() if kind is EventType.PROGRESS else to_second(utc_now())
+    now = read_database_clock(session)
+    created_at = to_minute(now) if kind is EventType.PROGRESS else to_second(now)
     last = None if kind is EventType.CREATED else _last(session, job)
     if last is not None:
         created_at = max(created_at, last.created_at)
@@ -143,7 +145,7 @@ def list_milestones(database: Database, job_id: str) -> tuple[Event, ...]:
 
 
 def worth_telling(job: JobRow, phase: Phase, value: int, maximum: int) -> bool:
-    """Whether progress to `value` is news compared with what the row says."""
+    """Return True if progress to `value` is news compared with what the row says."""
     if job.phase != phase or job.progress_maximum != maximum or value >= maximum:
         return (job.phase, job.progress_value, job.progress_maximum) != (phase, value, maximum)
     return 100 * value // maximum != 100 * job.progress_value // maximum

@@ -1,4 +1,4 @@
-"""Which jobs a list shows."""
+"""Filters of lists of jobs."""
 
 import json
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from datalens_service.store.tables import JobRow
 
 @dataclass(frozen=True)
 class JobFilter:
-    """Which jobs to list; what is None leaves out none."""
+    """Selects the jobs of a list; None leaves out no job."""
 
     tenant_id: str | None = None
     dataset_id: str | None = None

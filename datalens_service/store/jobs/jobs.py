@@ -56,7 +56,7 @@ _ALL = JobFilter()
 
 
 class JobState(StrEnum):
-    """Where a job stands; the arrows are drawn at the top of this module."""
+    """The state of a job; the arrows are drawn at the top of this module."""
 
     QUEUED = "queued"
     """Accepted, its budget reserved, waiting for a worker."""
@@ -73,17 +73,17 @@ class JobState(StrEnum):
 
     @property
     def terminal(self) -> bool:
-        """Whether the job has ended."""
+        """Return True if the job has ended."""
         return self in (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a running job is, in public numbers.
+    """Progress of a running job, in public numbers.
 
     Attributes:
         start: `value` when this worker began the phase.
-        started_at: When that was; None while no worker has begun.
+        started_at: Time of that start; None while no worker has begun.
     """
 
     phase: str | None
@@ -94,7 +94,7 @@ class Progress:
 
     @property
     def share(self) -> float:
-        """Of the phase's steps that this worker found undone, the part it has made."""
+        """Return the share that this worker has done of the steps that it found undone in this phase."""
         undone = self.maximum - self.start
         return (self.value - self.start) / undone if undone > 0 else 0.0
 
@@ -131,7 +131,7 @@ class Job:
     lease_until: datetime | None = None
 
     def is_silent(self, now: datetime) -> bool:
-        """Whether a worker holds it that has not renewed its lease.
+        """Return True if the worker that holds the job has not renewed its lease.
 
         Args:
             now: By the clock of the database.
@@ -194,13 +194,13 @@ def create(
 
 
 def get(database: Database, job_id: str) -> Job:
-    """One job."""
+    """Return the job with this id."""
     with database.session() as session:
         return Job.from_row(ledger.job_row(session, job_id))
 
 
 def get_plan(database: Database, job_id: str) -> Plan | None:
-    """What the job's budget was reserved for; None for a job from before plans were stored."""
+    """Return what the job's budget was reserved for; None for a job from before plans were stored."""
     with database.session() as session:
         stored = ledger.job_row(session, job_id).plan
     return None if stored is None else Plan.model_validate(stored)
@@ -295,7 +295,7 @@ def end(session: Session, row: JobRow, state: JobState, error: dict[str, Any] | 
 
 def mark_model_ready(session: Session, row: JobRow) -> None:
     """Note that the model of a job (locked) is ready, if it is not noted yet; it may go on being evaluated."""
-    # What a job pays for a figure elsewhere makes no model, and an audit keeps none.
+    # A payment for a figure of another job makes no model, and an audit keeps none.
     if row.released_at is not None or row.measured_job_id is not None or row.result is None:
         return
     row.released_at = read_database_clock(session).replace(microsecond=0)

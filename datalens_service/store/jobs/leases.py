@@ -1,4 +1,4 @@
-"""Who runs a job: claim, renew, report, finish, give back, and what happens to the jobs of lost workers.
+"""Leases of jobs: claim, renew, report, finish, give back, and what happens to the jobs of lost workers.
 
 A lease carries a token that grows with every claim. Whatever a worker writes names its token, so a worker that
 was stopped, declared lost and woken again is refused (`StaleLease`) however late it comes. A clock decides only when
@@ -33,7 +33,7 @@ WORKER_LOST = {
 }
 
 RENEWALS: Final = 3
-"""How often a lease is renewed before it would run out."""
+"""Number of renewals before a lease would run out."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Lease:
     Attributes:
         token: Fencing token; goes with every write.
         seconds: For how long a claim or renewal holds.
-        until: When it runs out unless it is renewed.
+        until: Its end, unless it is renewed.
     """
 
     job_id: str
@@ -54,14 +54,13 @@ class Lease:
 
 
 class Requests(NamedTuple):
-    """What is asked of a running job."""
+    """Requests to a running job."""
 
     cancel: bool
     pause: bool
 
     @classmethod
     def from_row(cls, row: JobRow) -> Self:
-        """As they stand in the row."""
         return cls(row.cancel_requested, row.pause_requested)
 
 
@@ -121,7 +120,7 @@ def renew(database: Database, lease: Lease, *, now: datetime | None = None) -> L
 
 
 def was_lost(database: Database, lease: Lease) -> bool:
-    """Whether somebody else may have ended the lease: the job was claimed again, or `lease.until` has passed.
+    """Return True if somebody else may have ended the lease: the job was claimed again, or `lease.until` has passed.
 
     A lease that can no longer be renewed and was not lost ended with its job, by its own holder.
     """
@@ -147,7 +146,7 @@ def progress(database: Database, lease: Lease, phase: Phase, value: int, maximum
 
 
 def read_requests(database: Database, job_id: str) -> Requests:
-    """What is asked of a job now."""
+    """Read which requests a job has now."""
     query = select(JobRow.cancel_requested, JobRow.pause_requested).where(JobRow.id == job_id)
     with database.session() as session:
         return Requests(*session.execute(query).one())
@@ -193,7 +192,7 @@ def lose(database: Database, lease: Lease, memory: str = "") -> None:
 
 
 def give_back(session: Session, row: JobRow) -> None:
-    """What `release` does, to the running job of a caller's transaction (locked)."""
+    """Give back the lease of a running job within a caller's transaction (locked), as `release` does."""
     row.attempts = max(0, row.attempts - 1)
     _requeue_or_end(session, row, EventType.REQUEUED)
 
@@ -225,7 +224,7 @@ def expire_leases(
     """Put jobs of lost workers back (f, i); end those cancelled (e) or lost too often (c); what changed.
 
     Args:
-        job_ids: Which; None: all with a lease that ran out.
+        job_ids: Ids of jobs; None: all with a lease that ran out.
     """
     job_ids = list_silent(database, now=now) if job_ids is None else job_ids
     changed = (_expire(database, job_id, now) for job_id in job_ids)
@@ -276,7 +275,7 @@ def _requeue_or_end(session: Session, row: JobRow, why: EventType, memory: str =
     if row.cancel_requested:
         end(session, row, JobState.CANCELLED, None)
     elif row.attempts >= row.max_attempts or row.measured_job_id is not None:
-        # What a job pays for a figure elsewhere is nobody else's to take up.
+        # A payment for a figure of another job can be taken up by that job alone.
         end(session, row, JobState.FAILED, {**WORKER_LOST, "detail": f"{WORKER_LOST['detail']} {memory}".rstrip()})
     else:
         row.state = JobState.PAUSED if row.pause_requested else JobState.QUEUED

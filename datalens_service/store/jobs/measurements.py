@@ -1,4 +1,4 @@
-"""What a job pays for a figure on another data set, from the account of that data set.
+"""Pays for a job's figure on another data set, from the account of that data set.
 
 A measurement is a row of `jobs` under a lease from its first moment: reserved, charged, drawn and ended by the worker
 of the job that it measures, within moments. It is never in the queue. If its worker dies, the lease runs out and the

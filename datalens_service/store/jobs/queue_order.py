@@ -1,4 +1,4 @@
-"""Which waiting job is next: by priority, then by share, then by age. Public facts alone decide.
+"""Chooses the next waiting job: by priority, then by share, then by age. Public facts alone decide.
 
 1. The highest priority.
 2. The tenant that has the fewest jobs running on this kind of worker, so nobody waits behind all jobs of another.

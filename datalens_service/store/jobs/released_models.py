@@ -14,7 +14,6 @@ from uuid import uuid4
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import utc_now
 from datalens_service.errors import NotFound
 from datalens_service.store.database import Database
 from datalens_service.store.paging import Page, list_page
@@ -47,7 +46,7 @@ class StoredModel:
 
     @property
     def imported(self) -> bool:
-        """Whether this service did not make it, so that its ledger does not cover it."""
+        """Return True if this service did not make it, so that its ledger does not cover it."""
         return self.job_id is None
 
     @classmethod
@@ -71,9 +70,7 @@ def add_made(session: Session, job: JobRow, kind: str) -> None:
     model_id = build_id(job.id, kind)
     if session.get(ReleasedModelRow, model_id) is not None:
         return
-    row = ReleasedModelRow(
-        id=model_id, tenant_id=job.tenant_id, kind=kind, job_id=job.id, name=job.id, created_at=utc_now()
-    )
+    row = ReleasedModelRow(id=model_id, tenant_id=job.tenant_id, kind=kind, job_id=job.id, name=job.id)
     session.add(row)
     session.flush()
 
@@ -90,7 +87,6 @@ def add_imported(
         name=name,
         card=card,
         sha256=sha256,
-        created_at=utc_now(),
     )
     with database.transaction() as session:
         session.add(row)
@@ -99,7 +95,7 @@ def add_imported(
 
 
 def get(database: Database, model_id: str, kind: str = GENERATOR) -> StoredModel:
-    """One model of a kind."""
+    """Return a model of a kind."""
     with database.session() as session:
         row = session.get(ReleasedModelRow, model_id)
         if row is None or row.kind != kind:

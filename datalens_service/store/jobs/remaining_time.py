@@ -1,4 +1,4 @@
-"""How long a running job will go on: what its plan expected of each phase, and how it has kept to that so far."""
+"""Estimates how long a running job will go on, by its plan and by how it has kept to it so far."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _TRUST: Final = 0.3
 
 
 def estimate_seconds_left(job: Job, now: datetime) -> float | None:
-    """Of the whole job; None before a worker has begun."""
+    """Estimate the seconds left of the whole job; None before a worker has begun."""
     if job.started_at is None or job.progress.started_at is None:
         return None
     spent = max(0.0, (now - job.progress.started_at).total_seconds())
-    # Of a job that another worker held before, nobody knows how long it stood still.
+    # If another worker held the job before, nobody knows how long it stood still.
     before = (job.progress.started_at - job.started_at).total_seconds() if job.lease_token <= 1 else 0.0
     return seconds_left(job.progress.phase or "", job.progress.share, before, spent, job.price.get("phase_seconds", {}))
 
@@ -34,7 +34,7 @@ def seconds_left(phase: str, share: float, before: float, spent: float, expected
     """Estimate for the rest of a job in seconds; None where there is neither a step nor an expectation.
 
     Args:
-        share: Of the steps of the phase that were made, from 0 to 1.
+        share: Share of the steps of the phase that were made, from 0 to 1.
         before: Seconds that went into earlier phases.
         spent: And into this one.
         expected: Seconds of each phase by the plan, on a machine that does nothing else; of an old job, none.
@@ -55,7 +55,7 @@ def seconds_left(phase: str, share: float, before: float, spent: float, expected
 
 
 def _whole_phase(share: float, spent: float, planned: float) -> float | None:
-    """Its seconds by its steps, the more of them were made, and by the plan."""
+    """Weigh the seconds that its steps suggest, with more weight the more were made, against those of the plan."""
     by_steps = spent / share if share > 0 else 0.0
     if not planned or not by_steps:
         return max(by_steps, planned) or None

@@ -1,14 +1,15 @@
 """A job's account at the ledger: what `Mechanism.release` charges, stores and replays through."""
 
+import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
-from datalens_service.errors import InsufficientStorage
+from datalens_service.errors import InsufficientStorage, StoreUnavailable
 from datalens_service.privacy.partitioned_passes import Block
 from datalens_service.privacy.randomness import Integers
 from datalens_service.proof.hash_chain import Entry
@@ -17,12 +18,17 @@ from datalens_service.store.database import Database
 from datalens_service.store.ledger import aggregates, blocks, ledger, recovery, released_states
 from datalens_service.store.tables import AccountRow
 
+_STORE_SECONDS: Final = 300.0
+"""Longest wait with a sum that was drawn: longer than a change of a table, a restart or a failover takes."""
+
+_PAUSE_SECONDS: Final = 0.5
+
 
 class JobAccount:
     """The `Account` of one job under one lease (see `mechanisms.base.Account`).
 
     Args:
-        lease_token: Of the lease this worker holds; with a later one the worker is refused.
+        lease_token: Token of the lease this worker holds; with a later one the worker is refused.
     """
 
     def __init__(self, database: Database, job_id: str, lease_token: int) -> None:
@@ -57,7 +63,7 @@ class JobAccount:
             return entry
 
         self._book(book)
-        # What was booked last is this draw itself.
+        # The last booking is this draw itself.
         return booked[-1] - 1
 
     def _book(self, make_entry: Callable[..., Entry]) -> None:
@@ -81,12 +87,31 @@ class JobAccount:
     def store(self, step: int, noisy: Integers) -> None:
         """Keep the noisy sum durably under `step`; at most one is ever accepted.
 
+        It is paid and drawn. A process that ended without it would have the step charged again, so a database that is
+        locked or away is waited for.
+
         Raises:
             StaleLease: Another worker holds the job; the sum must not be used.
             StateConflict: The step is stored already or was not charged by this worker.
+            StoreUnavailable: For minutes, the database took nothing.
         """
-        with self._database.transaction() as session:
-            aggregates.store_aggregate(session, self._job_id, self._lease_token, step, noisy)
+        deadline, tried = time.monotonic() + _STORE_SECONDS, False
+        while True:
+            try:
+                with self._database.transaction() as session:
+                    # A commit whose answer was lost may have happened.
+                    if not (tried and self._holds(session, step, noisy)):
+                        aggregates.store_aggregate(session, self._job_id, self._lease_token, step, noisy)
+                return
+            except StoreUnavailable:
+                if time.monotonic() > deadline:
+                    raise
+                tried = True
+                time.sleep(_PAUSE_SECONDS)
+
+    def _holds(self, session: Session, step: int, noisy: Integers) -> bool:
+        stored = aggregates.replay(session, self._job_id, step)
+        return stored is not None and np.array_equal(stored, noisy)
 
     def advance(self, step: int, state: dict[str, NDArray[Any]], iterates: NDArray[np.float32] | None = None) -> None:
         """Keep `state`, a function of released sums, in the place of all sums before `step`, and beside it `iterates`.
@@ -100,11 +125,11 @@ class JobAccount:
                 released_states.add_iterates(session, self._job_id, self._lease_token, step, iterates)
 
     def latest(self) -> tuple[int, dict[str, NDArray[Any]]] | None:
-        """What `advance` was given last, or None."""
+        """Return what `advance` was given last, or None."""
         with self._database.session() as session:
             return released_states.latest(session, self._job_id)
 
     def iterates(self) -> list[NDArray[np.float32]]:
-        """All that `advance` was given, in order; empty once the job has ended."""
+        """Return all that `advance` was given, in order; empty once the job has ended."""
         with self._database.session() as session:
             return released_states.read_iterates(session, self._job_id)

@@ -36,7 +36,7 @@ class AccountFigures(BaseModel):
 
 @dataclass(frozen=True)
 class AccountSummary:
-    """What an account holds, in units and as ε at its δ: spends rounded up, what remains rounded down.
+    """Balance of an account, in units and as ε at its δ: spends rounded up, what remains rounded down.
 
     A frozen account states what the ledger log knows as spent, also beyond its limit, and that nothing remains.
     """
@@ -78,7 +78,7 @@ class AccountSummary:
         return replace(self, reserved_units=reserved, reserved_slack=slack, held_for_slack=held)
 
     def covers(self, charge: Charge) -> bool:
-        """Whether units and slack of a new job fit beside all that is spent and reserved."""
+        """Return True if units and slack of a new job fit beside all that is spent and reserved."""
         return self.with_reserved(charge).remaining_units >= 0 and charge.units <= self.remaining_units
 
     @property

@@ -12,7 +12,6 @@ import numpy as np
 from sqlalchemy import Exists, exists, func, select
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import utc_now
 from datalens_service.errors import InvalidInput, LedgerCorrupt, StateConflict
 from datalens_service.privacy.randomness import Integers
 from datalens_service.proof.hash_chain import EntryKind
@@ -79,7 +78,6 @@ def _row(job_id: str, lease_token: int, step: int, noisy: Integers) -> Aggregate
         encoding=_COMPRESSED if smaller else _PLAIN,
         payload=packed if smaller else raw,
         sha256=hashlib.sha256(raw).hexdigest(),
-        created_at=utc_now(),
     )
 
 
@@ -92,7 +90,7 @@ def _unpacked(row: AggregateRow) -> bytes | None:
 
 
 def is_draw_pending(session: Session, job_id: str, lease_token: int) -> bool:
-    """Whether the last charge under a lease has no stored sum yet: who dies now pays for this step again."""
+    """Return True if the last charge under a lease has no stored sum yet: who dies now pays for this step again."""
     charged = select(func.max(LedgerEntryRow.step)).where(
         LedgerEntryRow.job_id == job_id, LedgerEntryRow.lease_token == lease_token
     )

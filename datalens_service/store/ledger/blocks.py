@@ -35,7 +35,7 @@ def charge_draw(session: Session, job_id: str, lease_token: int, step: int, labe
 
 
 def count_draws(session: Session, job_id: str, label: str) -> int:
-    """Of a job so far, those that a crash lost included."""
+    """Count the draws of a job so far, those that a crash lost included."""
     query = select(func.count()).where(
         LedgerEntryRow.job_id == job_id, LedgerEntryRow.label == label, LedgerEntryRow.kind.in_(SPENDS)
     )

@@ -1,4 +1,4 @@
-"""One account against its part of the log: book what it has forgotten, or freeze it."""
+"""Compares an account with its part of the log: books what it has forgotten, or freezes it."""
 
 from collections.abc import Sequence, Set
 from dataclasses import replace
@@ -25,7 +25,7 @@ def examine(session: Session, account: AccountRow, portion: LogSlice) -> None:
 
 
 def _unbooked_units(session: Session, account: AccountRow, lines: Sequence[LogLine]) -> int:
-    """What the log knows as spent beyond the account's own total, whose journal may be damaged."""
+    """Return what the log knows as spent beyond the account's own total, whose journal may be damaged."""
     spent = {line.hash: line for line in lines}
     known = known_hashes(session, account)
     unknown = [line for line_hash, line in spent.items() if line_hash not in known]

@@ -16,7 +16,7 @@ from datalens_service.store.tables import AccountRow, LedgerEntryRow
 
 @dataclass(frozen=True)
 class JournalLine:
-    """What a table of the journal shows of an entry."""
+    """An entry of the journal as a table shows it."""
 
     seq: int
     kind: EntryKind
@@ -37,7 +37,7 @@ class JournalSlice:
 
     Attributes:
         spent: All that was charged up to the newest of them, itself included.
-        limit_units: What the account may spend, as it is now.
+        limit_units: Units that the account may spend now.
     """
 
     lines: Sequence[JournalLine]
@@ -71,7 +71,7 @@ def _entries(account: AccountRow, before: int | None) -> tuple[ColumnElement[boo
 
 
 def _spent(session: Session, account: AccountRow, before: int | None) -> Charge:
-    """By the account's totals, less what came later; by the journal where they may be wrong: of a frozen account."""
+    """Return what was spent: by the account's totals, less what came later; of a frozen account by the journal."""
     if account.frozen_reason is not None:
         return _sum(session, *_entries(account, before))
     if before is None:
@@ -81,7 +81,7 @@ def _spent(session: Session, account: AccountRow, before: int | None) -> Charge:
 
 
 def _sum(session: Session, *entries: ColumnElement[bool]) -> Charge:
-    """What was spent by some entries."""
+    """Add up what some entries spent."""
     units_sum, slack_sum = (func.coalesce(func.sum(one), 0) for one in (LedgerEntryRow.units, LedgerEntryRow.slack))
     units, slack = session.execute(select(units_sum, slack_sum).where(*entries, LedgerEntryRow.kind.in_(SPENDS))).one()
     return Charge(int(units), int(slack))

@@ -20,7 +20,7 @@ from uuid import uuid4
 from sqlalchemy import Table, insert, select
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import entry_time, utc_now
+from datalens_service.clock import to_minute
 from datalens_service.errors import (
     BudgetExceeded,
     InvalidInput,
@@ -35,6 +35,7 @@ from datalens_service.privacy import accounting
 from datalens_service.privacy.accounting import Charge
 from datalens_service.privacy.budget_advice import advise
 from datalens_service.proof.hash_chain import GENESIS, SPENDS, Entry, EntryKind, budget_label
+from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.ledger.account_summary import AccountSummary, summarize_row
 from datalens_service.store.tables import (
     LARGEST_UNITS,
@@ -51,7 +52,7 @@ NO_ROOM = (
     "its ledger log knows charges that its budget has no room for; cancel queued jobs or raise the budget, "
     "then restart."
 )
-"""Why an account is frozen although its journal adds up."""
+"""The reason why an account is frozen although its journal adds up."""
 
 
 def open_account(
@@ -83,7 +84,6 @@ def open_account(
         head_hash=GENESIS,
         checked_log_bytes=checked_log_bytes,
         unbooked_units=0,
-        created_at=utc_now(),
     )
     session.add(account)
     append(session, account, EntryKind.OPEN, dataset_id=dataset_id, units=units, label=budget_label(epsilon, delta))
@@ -155,7 +155,6 @@ def new_reservation(job_id: str, account_id: str, owner_kind: str) -> Reservatio
         reserved_units=0,
         charged_units=0,
         settled=False,
-        created_at=utc_now(),
     )
 
 
@@ -349,7 +348,7 @@ def append(
         units=units,
         slack=slack,
         lease_token=lease_token,
-        at=entry_time(),
+        at=to_minute(read_database_clock(session)),
         recovers=recovers,
         previous_hash=account.head_hash,
     )

@@ -35,7 +35,7 @@ def check_against_log(database: Database) -> tuple[str, ...]:
     """Ids of the accounts that an audit of all of them freezes; run at the start of processes that give out jobs.
 
     Raises:
-        LedgerCorrupt: As `begin_audit`.
+        LedgerCorrupt: The journal or the log contradicts itself.
     """
     return finish_audit(database, begin_audit(database))
 
@@ -146,7 +146,7 @@ def _catch_up(database: Database, account_id: str) -> None:
 
 
 def _audit(database: Database, account_id: str) -> bool:
-    """Whether an account of `Database.unaudited` is in order; freezes it if not.
+    """Return True if an account of `Database.unaudited` is in order; freeze it if not.
 
     Under the account's lock no charge is between its log line and its commit.
     """

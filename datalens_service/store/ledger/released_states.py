@@ -1,4 +1,4 @@
-"""What stands in the place of a job's first noisy sums: a function of them, so as public as they are.
+"""Replaces a job's first noisy sums by a function of them, which is as public as they are.
 
 Hundreds of sums of a whole network would fill the database; what the next step needs is one network.
 
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import utc_now
 from datalens_service.errors import LedgerCorrupt, StateConflict
+from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.ledger import ledger
 from datalens_service.store.tables import AggregateRow, ReleasedIteratesRow, ReleasedStateRow
 
@@ -39,7 +39,7 @@ def advance(session: Session, job_id: str, lease_token: int, step: int, state: S
         row = ReleasedStateRow(job_id=job_id)
         session.add(row)
     row.step, row.lease_token, row.payload = step, lease_token, payload
-    row.sha256, row.created_at = hashlib.sha256(payload).hexdigest(), utc_now()
+    row.sha256, row.created_at = hashlib.sha256(payload).hexdigest(), read_database_clock(session)
     session.flush()
     session.execute(delete(AggregateRow).where(AggregateRow.job_id == job_id, AggregateRow.step < step))
 
@@ -68,13 +68,12 @@ def add_iterates(session: Session, job_id: str, lease_token: int, step: int, ite
     payload = buffer.getvalue()
     digest = hashlib.sha256(payload).hexdigest()
     row = ReleasedIteratesRow(job_id=job_id, step=step, lease_token=lease_token, payload=payload, sha256=digest)
-    row.created_at = utc_now()
     session.add(row)
     session.flush()
 
 
 def read_iterates(session: Session, job_id: str) -> list[NDArray[np.float32]]:
-    """All iterates of a job, in order, as they were given."""
+    """Return all iterates of a job, in order, as they were given."""
     query = select(ReleasedIteratesRow).where(ReleasedIteratesRow.job_id == job_id).order_by(ReleasedIteratesRow.step)
     return [_read_array(row) for row in session.scalars(query)]
 

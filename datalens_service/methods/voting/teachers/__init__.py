@@ -5,6 +5,6 @@ from datalens_service.methods.voting.teachers.kernel import KernelTeacher
 from datalens_service.methods.voting.teachers.networks import ConvTeacher, DenseTeacher
 
 AnyTeacher = DenseTeacher | ConvTeacher | KernelTeacher
-"""Kinds of teachers, with the parameters that each has; told apart by `name`."""
+"""Kinds of teachers, each with its parameters; `name` tells them apart."""
 
 __all__ = ["AnyTeacher", "ConvTeacher", "DenseTeacher", "KernelTeacher", "Setting", "TeacherParameters"]

@@ -1,4 +1,4 @@
-"""What a kind of teacher can be told, and what it is built from."""
+"""The parameters of a kind of teacher, and the setting that it is built from."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class Setting(NamedTuple):
-    """Public: what teachers are made with."""
+    """Public: the setting of teachers."""
 
     teacher: TeacherParameters
     num_teachers: int
-    """Of all ranks."""
+    """Number of teachers of all ranks."""
     schema: Schema
     seed: int
     basis: Tensor | None
@@ -30,7 +30,7 @@ class Setting(NamedTuple):
 
 
 class TeacherParameters(Frozen, ABC):
-    """Of one kind of teacher; how many there are, and of which records, is up to the method."""
+    """Parameters of one kind of teacher; the method decides on their number and their records."""
 
     batch: Integer = Field(
         default=15, ge=1, le=1024, description="Records of its shard a teacher trains on, or compares with."
@@ -38,9 +38,10 @@ class TeacherParameters(Frozen, ABC):
 
     @abstractmethod
     def build(self, setting: Setting, shards: Shards) -> TeacherBackend:
-        """The teachers of one rank.
+        """Build the teachers of one rank.
 
         Args:
+            setting: Public.
             shards: Private; a folder on a disk for what does not fit into memory, and a batch of each shard, for
                 teachers that keep it instead of training.
 
@@ -50,8 +51,8 @@ class TeacherParameters(Frozen, ABC):
 
     @abstractmethod
     def count_weights(self, schema: Schema) -> int:
-        """About how many weights one teacher trains; 0 for teachers that do not train."""
+        """Estimate how many weights one teacher trains; 0 for teachers that do not train."""
 
     def steps_before_vote(self, *, first: bool) -> int:
-        """Optimiser steps of a teacher before a vote; none for teachers that do not train."""
+        """Return the optimiser steps of a teacher before a vote; 0 for teachers that do not train."""
         return 0

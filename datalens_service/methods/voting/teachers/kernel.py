@@ -18,11 +18,9 @@ class KernelTeacher(TeacherParameters):
     name: Literal["kernel"] = "kernel"
 
     def count_weights(self, schema: Schema) -> int:
-        """Nothing is trained."""
         return 0
 
     def build(self, setting: Setting, shards: Shards) -> TeacherBackend:
-        """Teachers that keep their records."""
         from datalens_service.models.teachers.kernel import KernelTeachers
 
         return KernelTeachers(

@@ -20,7 +20,7 @@ _HIDDEN_OF_DENSE: Final = 16
 _HIDDEN_OF_CONV: Final = 256
 _MAPS_OF_CONV: Final = 32
 _TAPS: Final = 25
-"""Of a convolution of 5×5."""
+"""Weights per pair of maps in a convolution of 5×5."""
 
 
 class NetworkTeacher(TeacherParameters, ABC):
@@ -32,7 +32,6 @@ class NetworkTeacher(TeacherParameters, ABC):
     learning_rate: Number = Field(default=1e-3, gt=0, le=1)
 
     def build(self, setting: Setting, shards: Shards) -> TeacherBackend:
-        """Networks of one architecture with stacked weights."""
         from datalens_service.models.teachers.ensemble import TeacherEnsemble
 
         return TeacherEnsemble(
@@ -48,7 +47,6 @@ class NetworkTeacher(TeacherParameters, ABC):
         )
 
     def steps_before_vote(self, *, first: bool) -> int:
-        """More before the first vote."""
         return self.warmup_steps if first else self.steps
 
 
@@ -58,17 +56,16 @@ class DenseTeacher(NetworkTeacher):
     name: Literal["dense"] = "dense"
 
     def count_weights(self, schema: Schema) -> int:
-        """One hidden layer, of images and labels."""
         return _HIDDEN_OF_DENSE * (schema.dimensions + schema.num_classes)
 
 
 class ConvTeacher(NetworkTeacher):
-    """The authors' network."""
+    """The network of DataLens' authors."""
 
     name: Literal["conv"] = "conv"
 
     def count_weights(self, schema: Schema) -> int:
-        """Two convolutions, beside which labels lie as planes, and a hidden layer on quarters of the sides."""
+        """Count two convolutions, beside which labels lie as planes, and a hidden layer on quarters of the sides."""
         maps = _MAPS_OF_CONV + schema.num_classes
         quarters = math.ceil(schema.height / 4) * math.ceil(schema.width / 4)
         return maps * (_HIDDEN_OF_CONV * quarters + _TAPS * (schema.channels + 2 * schema.num_classes))

@@ -1,1 +1,1 @@
-"""Generators that draw by taking noise away step by step."""
+"""Generators that draw by removing noise step by step."""

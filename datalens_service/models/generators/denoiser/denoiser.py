@@ -1,4 +1,4 @@
-"""A small convolutional denoiser: says what a noisy image looked like, from its noise level and class.
+"""A small convolutional denoiser: estimates an image without noise from a noisy one, its noise level and class.
 
 Preconditioning, weights of noise levels and sampler are those of Karras et al. 2022, "Elucidating the Design Space of
 Diffusion-Based Generative Models" (sections 3 and 5, algorithm 1). The network is a U-Net of two grids
@@ -59,11 +59,11 @@ class Denoiser(nn.Module):
             self.pixels = _zero(_convolution(narrow, numbers))
 
     def forward(self, images: Tensor, stddevs: Tensor, one_hot: Tensor) -> Tensor:
-        """Images without noise.
+        """Return images without noise.
 
         Args:
             images: (n, channels, height, width) in [−1, 1], plus noise.
-            stddevs: (n,) of the noise.
+            stddevs: (n,) standard deviations of the noise.
         """
         scale = stddevs[:, None, None, None]
         total = (scale.square() + PIXEL_STDDEV**2).sqrt()
@@ -71,7 +71,7 @@ class Denoiser(nn.Module):
         return images * (PIXEL_STDDEV / total).square() + correction * (scale * PIXEL_STDDEV / total)
 
     def _correct(self, images: Tensor, levels: Tensor, one_hot: Tensor) -> Tensor:
-        """F of the class docstring; (n, channels, height, width)."""
+        """Compute F of the class docstring; (n, channels, height, width)."""
         phases = levels[:, None] * self.frequencies
         embedding = self.first_embedding(torch.cat([phases.sin(), phases.cos(), one_hot], dim=1))
         embedding = functional.silu(self.second_embedding(functional.silu(embedding)))
@@ -99,7 +99,7 @@ class _Block(nn.Module):
         self.shortcut = nn.Conv2d(inputs, outputs, 1, bias=False) if inputs != outputs else nn.Identity()
 
     def forward(self, maps: Tensor, embedding: Tensor) -> Tensor:
-        """(n, outputs, rows, columns)."""
+        """Return maps (n, outputs, rows, columns)."""
         scale, shift = self.modulation(embedding)[:, :, None, None].chunk(2, dim=1)
         hidden = _normalize(self.first(functional.silu(_normalize(maps)))) * (1 + scale) + shift
         result: Tensor = self.shortcut(maps) + self.second(functional.silu(hidden))
@@ -107,12 +107,12 @@ class _Block(nn.Module):
 
 
 def loss_weight(stddevs: Tensor) -> Tensor:
-    """Makes squared errors of all noise levels alike: λ(σ) of Karras et al."""
+    """Return λ(σ) of Karras et al., which makes squared errors of all noise levels alike."""
     return (stddevs.square() + PIXEL_STDDEV**2) / (stddevs * PIXEL_STDDEV).square()
 
 
 def noise_schedule(largest: float, smallest: float, steps: int) -> list[float]:
-    """Falling standard deviations, and 0 at the end (Karras et al., equation 5)."""
+    """Return falling standard deviations, and 0 at the end (Karras et al., equation 5)."""
     ends = [value ** (1 / _CURVATURE) for value in (largest, smallest)]
     inner = [(ends[0] + step / (steps - 1) * (ends[1] - ends[0])) ** _CURVATURE for step in range(steps)]
     return [*inner, 0.0]
@@ -122,13 +122,13 @@ def noise_schedule(largest: float, smallest: float, steps: int) -> list[float]:
 def follow_path(
     network: Denoiser, images: Tensor, one_hot: Tensor, schedule: list[float], guidance_scale: float = 1.0
 ) -> Tensor:
-    """Heun's method along the deterministic path from noisy images to images without noise.
+    """Follow Heun's method along the deterministic path from noisy images to images without noise.
 
     Args:
         images: (n, channels, height, width), with noise of the first standard deviation.
-        schedule: As `noise_schedule` gives it.
-        guidance_scale: Of classifier-free guidance (Ho and Salimans 2022, equation 6, whose w is one less). With 1,
-            nothing is moved, and the network is evaluated half as often.
+        schedule: Standard deviations from `noise_schedule`.
+        guidance_scale: Scale of classifier-free guidance (Ho and Salimans 2022, equation 6, whose w is one less). With
+            1, nothing is moved, and the network is evaluated half as often.
     """
     denoise = partial(_guide, network, one_hot=one_hot, scale=guidance_scale)
     for stddev, following in pairwise(schedule):
@@ -142,7 +142,7 @@ def follow_path(
 
 
 def _guide(network: Denoiser, images: Tensor, stddev: float, *, one_hot: Tensor, scale: float) -> Tensor:
-    """Images without noise, moved away from those that the network sees in them for an equal mixture of all classes.
+    """Denoise, then move images away from those that the network sees in them for an equal mixture of all classes.
 
     It was never trained for a mixture. Classes enter it through linear layers, so it answers in between.
     """
@@ -164,7 +164,7 @@ def _convolution(inputs: int, outputs: int) -> nn.Conv2d:
 
 
 def _zero(layer: Layer) -> Layer:
-    """A layer that adds nothing yet."""
+    """Zero a layer, so that it adds nothing yet."""
     with torch.no_grad():
         for weight in layer.parameters():
             weight.zero_()
@@ -182,7 +182,7 @@ LOG_STDDEV_DEVIATION: Final = 1.3
 
 
 def as_planes(images: Images) -> Tensor:
-    """float32 (n, channels, height, width) in [−1, 1] of uint8 images (n, height, width, channels)."""
+    """Turn uint8 images (n, height, width, channels) into float32 (n, channels, height, width) in [−1, 1]."""
     planes = torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
     return planes.to(torch.float32) / 127.5 - 1
 
@@ -197,7 +197,7 @@ def fit_denoiser(
     batch: int = BATCH,
     tell: Tell = be_silent,
 ) -> None:
-    """Replace the weights by their average along Adam's steps."""
+    """Train the network, and replace its weights by their average along Adam's steps."""
     weights: list[Tensor] = list(network.parameters())
     average = [weight.detach().clone() for weight in weights]
     optimizer = torch.optim.Adam(weights, _LEARNING_RATE)
@@ -220,7 +220,7 @@ def fit_denoiser(
 
 
 def update_average(average: list[Tensor], weights: list[Tensor], step: int, decay: float) -> None:
-    """Exponential average in place, which forgets the initial weights early on."""
+    """Update an exponential average in place, which forgets the initial weights early on."""
     decay = min(decay, (1 + step) / (10 + step))
     with torch.no_grad():
         for value, weight in zip(average, weights, strict=True):
@@ -237,5 +237,5 @@ def _denoising_loss(network: Denoiser, images: Tensor, one_hot: Tensor, rng: np.
 
 
 def _rate(step: int, steps: int) -> float:
-    """Rises at first, and falls in the second half."""
+    """Return a rate that rises at first, and falls in the second half."""
     return min(1.0, (step + 1) / _WARMUP_STEPS) * max(_LAST_RATE, min(1.0, 2 - 2 * step / steps))

@@ -10,7 +10,7 @@ EMBEDDING: Final = 64
 """Numbers by which noise level and class enter every block."""
 
 FREQUENCIES: Final = 8
-"""Of the noise level's logarithm, each with its sine and cosine."""
+"""Frequencies of the noise level's logarithm, each with its sine and cosine."""
 
 DEFAULT_GRID: Final = 16
 BATCH: Final = 256
@@ -36,34 +36,32 @@ class DenoiserShape:
 
     @property
     def patch(self) -> int:
-        """Side of a patch: the smallest power of two that leaves a grid that is not too large."""
+        """Return the side of a patch: the smallest power of two that leaves a grid that is not too large."""
         side = max(self.schema.height, self.schema.width)
         return 1 << max(1, math.ceil(math.log2(side / self.largest_grid)))
 
     @property
     def padded(self) -> tuple[int, int]:
-        """Height and width that the patches of the coarser grid fill."""
+        """Return height and width that the patches of the coarser grid fill."""
         unit = 2 * self.patch
         return -(-self.schema.height // unit) * unit, -(-self.schema.width // unit) * unit
 
     @property
     def coarse_grid(self) -> tuple[int, int]:
-        """Rows and columns of the coarser grid."""
+        """Return rows and columns of the coarser grid."""
         height, width = self.padded
         return height // (2 * self.patch), width // (2 * self.patch)
 
     @property
     def patch_numbers(self) -> int:
-        """Numbers of one patch."""
         return self.schema.channels * self.patch**2
 
     @property
     def class_maps(self) -> int:
-        """Maps that each class adds on the coarser grid; fewer where there are many classes."""
+        """Return the maps that each class adds on the coarser grid; fewer where there are many classes."""
         return max(1, min(8, _CLASS_MAPS // self.schema.num_classes))
 
     def num_weights(self) -> int:
-        """Trainable weights of the network."""
         narrow, wide, area = self.width, 2 * self.width, math.prod(self.coarse_grid)
         inputs = 2 * FREQUENCIES + self.schema.num_classes
         embedding = EMBEDDING * (inputs + 1) + EMBEDDING * (EMBEDDING + 1)
@@ -74,7 +72,7 @@ class DenoiserShape:
         return embedding + ends + between + places + blocks
 
     def settings(self) -> dict[str, Any]:
-        """JSON-compatible numbers from which the network is built again."""
+        """Return JSON-compatible numbers from which the network is built again."""
         return {"width": self.width, "blocks": self.blocks}
 
 

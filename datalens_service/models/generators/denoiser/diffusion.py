@@ -31,18 +31,18 @@ STARTS: Final = {
     "gaussian": gaussian.draw, "mixture": mixture.draw, "guided": guided.draw, "labelled": labelled.draw,
     "rejection": rejection.draw, "pool": pool.draw,
 }  # fmt: skip
-"""What a denoiser starts from: released models, or public images that private votes chose."""
+"""Starts of a denoiser: released models, or public images that private votes chose."""
 PROPOSALS: Final = {"rejection": rejection.draw_proposals}
-"""The same, of models that reject many of their samples, before they do."""
+"""Starts by models that reject many of their samples, before they do."""
 
 _DENOISER, _START = "denoiser.", "start."
 _LARGEST_STDDEV: Final = 10.0
 _EARLIER_END_STDDEV: Final = 0.02
-"""Of files of earlier versions, whose settings do not name it."""
+"""The value for files of earlier versions, whose settings do not name it."""
 _EARLIER_GUIDANCE_SCALE: Final = 1.0
-"""Of such files, too."""
+"""The value for files of earlier versions, whose settings do not name it."""
 _TRUST_IN_LABELLER: Final = 0.5
-"""Of a start with soft labels: chosen on CIFAR-10."""
+"""Weight of the classifier in labels of a start with soft labels: chosen on CIFAR-10."""
 _ROWS: Final = 64
 """Images at once: their maps fit into a core's cache."""
 
@@ -57,21 +57,21 @@ class Start(NamedTuple):
 
 
 def pack(denoiser: Tensors, start: Tensors) -> Tensors:
-    """The tensors of the network and of the released model that it started from, by prefixed names."""
+    """Join the tensors of the network and of the released model that it started from, by prefixed names."""
     return join_parts({_DENOISER: denoiser, _START: start})
 
 
 def draw(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> Floats:
-    """Samples (n, d) in [0, 1] in which the classifier sees the requested classes, if the start has one.
+    """Draw samples (n, d) in [0, 1] in which the classifier sees the requested classes, if the start has one.
 
     Args:
         settings: `width` and `blocks` of the denoiser, where they are not the usual ones its `largest_grid` and the
             `class_names` that it learned; `start`, kind and settings of the released model; `path`, steps
             of the sampler; `start_stddev`, noise on samples of the start, or None to begin with noise alone;
-            `start_proposals`, whether these samples are taken before any is rejected; `end_stddev`, noise from which
-            the last step goes to an image at once; `guidance_scale`, as of `follow_path`.
+            `start_proposals`, True if these samples are taken before any is rejected; `end_stddev`, noise from which
+            the last step goes to an image at once; `guidance_scale` of `follow_path`.
 
     Raises:
         InvalidInput: The tensors do not fit the settings.
@@ -86,7 +86,10 @@ def draw(
 
 
 def label_softly(tensors: Tensors, settings: dict[str, Any], schema: Schema, images: Images, labels: Labels) -> Floats:
-    """(n, classes) of a start with soft labels; arguments as its own `label_softly` has them, `settings` as `draw`."""
+    """Return labels (n, classes) of a start with soft labels.
+
+    Arguments are those of its own `label_softly`, and `settings` those of `draw`.
+    """
     start = _unpack_start(tensors, settings)
     return labelled.label_softly(start.tensors, start.settings, schema, images, labels, _TRUST_IN_LABELLER)
 
@@ -96,7 +99,7 @@ def _unpack_start(tensors: Tensors, settings: dict[str, Any]) -> Start:
 
 
 def load_labeller(start: Start, schema: Schema) -> Classifier | LastLayerClassifier | None:
-    """The classifier inside a released model, or None."""
+    """Return the classifier inside a released model, or None."""
     if start.kind == "rejection":
         return rejection.unpack_classifier(start.tensors, start.settings, schema)
     return guided.unpack_classifier(start.tensors, schema) if start.kind == "guided" else None
@@ -105,7 +108,7 @@ def load_labeller(start: Start, schema: Schema) -> Classifier | LastLayerClassif
 def _propose(
     network: Denoiser, start: Start, settings: dict[str, Any], labels: Labels, *, rng: np.random.Generator
 ) -> Floats:
-    """Samples (n, d) in [0, 1] of classes (n,)."""
+    """Draw samples (n, d) in [0, 1] of classes (n,)."""
     schema, start_stddev = network.shape.schema, settings["start_stddev"]
     largest, images = _LARGEST_STDDEV, np.zeros((len(labels), schema.dimensions), dtype=np.float32)
     if start_stddev is not None:
@@ -115,7 +118,7 @@ def _propose(
     noise = rng.standard_normal(images.shape, dtype=np.float32)
     noisy = torch.from_numpy(images + np.float32(largest) * noise)
     noisy = noisy.view(-1, schema.channels, schema.height, schema.width)
-    # What learned from images without labels knows a single class.
+    # A denoiser that learned from images without labels knows a single class.
     known = torch.from_numpy(labels).clamp(max=schema.num_classes - 1)
     one_hot = functional.one_hot(known, schema.num_classes).to(torch.float32)
     schedule = noise_schedule(largest, settings.get("end_stddev", _EARLIER_END_STDDEV), settings["path"])
@@ -129,7 +132,7 @@ def _propose(
 
 
 def _predict(classifier: Classifier | LastLayerClassifier, schema: Schema, images: Floats) -> Labels:
-    """Classes (n,) of images (n, d)."""
+    """Predict classes (n,) of images (n, d)."""
     if isinstance(classifier, LastLayerClassifier):
         return classifier.predict(images)
     return np.asarray(classifier.predict(_as_bytes(images, schema)).argmax(axis=1), dtype=np.int64)

@@ -1,8 +1,8 @@
-"""Private coarse, public fine: a denoiser that learned from public images finishes what was drawn from private sums.
+"""Private coarse, public fine: a denoiser that learned from public images finishes images drawn from private sums.
 
 A drawn image gets noise that hides what is finer than the sums, and follows the denoiser's path back: post-processing
-of released images, at no cost. The denoiser adds how public images look, so they should be of the same kind and framed
-alike; labels are not read. It is public itself, and kept for later runs.
+of released images, at no cost. The denoiser adds the looks of public images, so these should be of the same kind and
+framed alike; labels are not read. It is public itself, and kept for later runs.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class PublicDenoiser:
 
     @classmethod
     def from_images(cls, schema: Schema, images: Images, digest: str, folder: Path | None, tell: Tell) -> Self:
-        """Weights that were kept, or new ones: some minutes of one core.
+        """Return weights that were kept, or new ones: some minutes of one core.
 
         Args:
             digest: SHA-256 of the public images.
-            folder: Where weights are kept by `digest` and settings; None keeps none.
+            folder: Folder of weights by `digest` and settings; None keeps none.
         """
         if folder is None:
             return cls(_fit(schema, images, tell))
@@ -59,7 +59,7 @@ class PublicDenoiser:
         return cls(load_file(kept))
 
     def finish(self, coarse: Start, start_stddev: float) -> tuple[dict[str, Any], Tensors]:
-        """Settings and tensors for `diffusion.draw`, which draws from `coarse` and denoises.
+        """Return settings and tensors for `diffusion.draw`, which draws from `coarse` and denoises.
 
         Args:
             coarse: Released.

@@ -18,7 +18,7 @@ Tensors = dict[str, NDArray[np.float32]]
 def draw(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> NDArray[np.float32]:
-    """Images (n, d), basis·(mean_y + factor_y·z) with z ~ N(0, I), clipped to [0, 1].
+    """Draw images (n, d), basis·(mean_y + factor_y·z) with z ~ N(0, I), clipped to [0, 1].
 
     Args:
         tensors: `basis` (d, q), `means` (classes, q), `factors` (classes or 1, q, directions).
@@ -35,7 +35,7 @@ def draw(
 
 
 def around(center: float, tensors: Tensors) -> Tensors:
-    """The same model of images that were fitted less a constant brightness: one more direction, of fixed length."""
+    """Extend a model that was fitted to images less a constant brightness by one direction, of fixed length."""
     basis, means, factors = tensors["basis"], tensors["means"], tensors["factors"]
     length = math.sqrt(len(basis))
     grey = np.full((len(basis), 1), 1 / length, dtype=np.float32)
@@ -78,7 +78,7 @@ class GaussianFit:
 
         Args:
             scatter: Noisy Σ r·rᵀ per class.
-            noise_stddev: Of one entry; the largest eigenvalue of such noise is about stddev·√q.
+            noise_stddev: Noise of one entry; the largest eigenvalue of such noise is about stddev·√q.
         """
         bar = noise_stddev * math.sqrt(scatter.shape[-1])
         values, vectors = np.linalg.eigh(scatter)
@@ -86,6 +86,6 @@ class GaussianFit:
         self.factors = vectors * np.sqrt(variances)[:, None, :]
 
     def tensors(self, clip_norm: float) -> Tensors:
-        """What `draw` needs, in units of pixels in [0, 1]."""
+        """Return the tensors of `draw`, in units of pixels in [0, 1]."""
         parts = {"basis": self.basis, "means": self.means * clip_norm, "factors": self.factors * clip_norm}
         return {name: np.ascontiguousarray(part, dtype=np.float32) for name, part in parts.items()}

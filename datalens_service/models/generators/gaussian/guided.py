@@ -23,25 +23,25 @@ Floats = NDArray[np.float32]
 Tensors = dict[str, Floats]
 
 STARTS: Final = {"gaussian": gaussian.draw, "mixture": mixture.draw}
-"""What samples are drawn from."""
+"""Models that samples are drawn from."""
 
 _BASE, _CLASSIFIER = "start.", "labeller."
 _SCALES: Final = 4
 
 
 def pack(start: Tensors, classifier: Tensors) -> Tensors:
-    """The tensors of a released model and of its classifier, by prefixed names."""
+    """Join the tensors of a released model and of its classifier, by prefixed names."""
     return join_parts({_BASE: start, _CLASSIFIER: classifier})
 
 
 def propose(
     start: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> Floats:
-    """Augmented samples (n, d) in [0, 1] of classes `labels`, not relabelled yet.
+    """Draw augmented samples (n, d) in [0, 1] of classes `labels`, not relabelled yet.
 
     Args:
         settings: `start`, a key of `STARTS`; `spread` and, optionally, `least_spread`: largest and smallest scale of
-            the samples' deviation; `poses` and, optionally, `surfaces`: whether to apply affine maps and textures.
+            the samples' deviation; `poses` and, optionally, `surfaces`: True to apply affine maps and textures.
     """
     images = _draw_scaled(start, settings, schema, labels, rng)
     planes = torch.from_numpy(images).view(-1, schema.channels, schema.height, schema.width)
@@ -55,7 +55,7 @@ def propose(
 def _draw_scaled(
     start: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> Floats:
-    """Samples (n, d), each at one of a few scales, chosen at random."""
+    """Draw samples (n, d), each at one of a few scales, chosen at random."""
     scales = np.unique(np.linspace(settings.get("least_spread", settings["spread"]), settings["spread"], _SCALES))
     images = np.empty((len(labels), schema.dimensions), dtype=np.float32)
     chosen = rng.integers(len(scales), size=len(labels))
@@ -69,12 +69,12 @@ def _draw_scaled(
 def draw(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> Floats:
-    """Samples (n, d) in [0, 1] that the classifier gives the requested labels."""
+    """Draw samples (n, d) in [0, 1] that the classifier gives the requested labels."""
     classifier = unpack_classifier(tensors, schema)
     propose_of = partial(propose, select_part(tensors, _BASE), settings, schema, rng=rng)
     return fill_requests(labels, schema.dimensions, propose_of, classifier.predict)
 
 
 def unpack_classifier(tensors: Tensors, schema: Schema) -> LastLayerClassifier:
-    """The classifier inside the model."""
+    """Return the classifier inside the model."""
     return LastLayerClassifier.from_tensors(schema, select_part(tensors, _CLASSIFIER))

@@ -22,21 +22,24 @@ Tensors = dict[str, Floats]
 _START: Final = "start."
 _CLASSIFIER: Final = "classifier."
 _TRUST: Final = 0.75
-"""In what the classifier sees; the class that a sample was drawn for has the rest."""
+"""Weight of the classifier's probabilities; the class that a sample was drawn for has the rest."""
 _TEMPERATURE: Final = 2.0
 """Divides the logarithms of probabilities."""
 
 
 def pack(start: Tensors, classifier: Tensors) -> Tensors:
-    """The tensors of both released models, by prefixed names."""
+    """Join the tensors of both released models, by prefixed names."""
     return join_parts({_START: start, _CLASSIFIER: classifier})
 
 
 def draw(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> Floats:
-    """Samples (n, d) of the Gaussians of `labels`, some with another contrast, some with a texture; `settings` of the
-    classifier."""
+    """Draw samples (n, d) of the Gaussians of `labels`, some with another contrast, some with a texture.
+
+    Args:
+        settings: Settings of the classifier, which are not used.
+    """
     images = gaussian.draw(select_part(tensors, _START), {}, schema, labels, rng)
     planes = torch.from_numpy(images).view(-1, schema.channels, schema.height, schema.width)
     return np.asarray(augment_texture(planes, rng).flatten(1).numpy())
@@ -45,12 +48,12 @@ def draw(
 def label_softly(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, images: Images, labels: Labels, trust: float = _TRUST
 ) -> Floats:
-    """(n, classes): the classifier's tempered probabilities, and what is left for the class an image was drawn for.
+    """Return the classifier's tempered probabilities, with the rest for the class an image was drawn for, (n, classes).
 
     Args:
-        settings: As of `draw`.
+        settings: The settings of `draw`.
         images: uint8 (n, height, width, channels), drawn for `labels`.
-        trust: In what the classifier sees.
+        trust: Weight of the classifier's probabilities.
     """
     classifier = Classifier(schema, settings["classifier"], select_part(tensors, _CLASSIFIER))
     likely = classifier.predict(images).astype(np.float64) ** (1 / _TEMPERATURE)

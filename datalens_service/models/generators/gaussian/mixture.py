@@ -1,7 +1,7 @@
 """A mixture of Gaussians per class in a linear subspace: fitted to released sums, and drawn from.
 
 Everything here is post-processing of noisy sums. One Gaussian per class cannot bend: a class of two kinds of images
-gets a mean that looks like neither. Components that say little beside their noise are pulled towards their class.
+gets a mean that looks like neither. Components that stand out little from their noise are pulled towards their class.
 """
 
 import math
@@ -25,7 +25,7 @@ _DEVIATIONS: Final = 3.0
 def draw(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> NDArray[np.float32]:
-    """Images (n, d), basis·(mean_yk + factor_yk·z), k by the weights of class y, z ~ N(0, I), clipped to [0, 1].
+    """Draw images (n, d), basis·(mean_yk + factor_yk·z), k by the weights of class y, z ~ N(0, I), clipped to [0, 1].
 
     Args:
         tensors: `basis` (d, q), `weights` (classes, K), `means` (classes, K, q), `factors` (classes, K, q, q).
@@ -42,7 +42,7 @@ def draw(
 
 
 def nearest(points: Floats, labels: Labels, centres: Floats) -> NDArray[np.int64]:
-    """Number of the component, among all classes', whose centre is next to each record in its own class.
+    """Return the number of the component, among all classes', whose centre is nearest to each record in its own class.
 
     Args:
         points: (n, q).
@@ -61,7 +61,7 @@ class MixtureFit:
     """Collects the noisy releases that follow a Gaussian per class.
 
     Args:
-        start: After its three releases.
+        start: The Gaussians after their three releases.
         components: K, per class.
         pooling: Records' worth of the class's covariance in that of each component.
         rng: Public; draws the first centres.
@@ -108,7 +108,7 @@ class MixtureFit:
         self._factors = vectors * np.sqrt(variances)[..., None, :]
 
     def tensors(self, clip_norm: float) -> Tensors:
-        """What `draw` needs, in units of pixels in [0, 1]."""
+        """Return the tensors of `draw`, in units of pixels in [0, 1]."""
         parts = {
             "basis": self._start.basis,
             "weights": self._weights,

@@ -1,7 +1,7 @@
 """Class means around a pooled one, with one covariance for all classes, fitted to three noisy sums.
 
-Everything here is post-processing. How loud the noise is follows from the plan, so it is known: what does not stand out
-from it is shrunk or dropped instead of shown.
+Everything here is post-processing. The plan determines the noise, so its strength is known: values that do not stand
+out from it are shrunk or dropped instead of shown.
 """
 
 import math
@@ -17,9 +17,9 @@ _BAND: Final = 8
 _BAND_OF_ONE: Final = 24
 """The same for a single vector."""
 _CLEARLY: Final = 1.1
-"""Above the edge of the noise: of the direction of a lower eigenvalue more than two fifths are noise."""
+"""Factor above the edge of the noise; more than two fifths of a direction with a lower eigenvalue are noise."""
 _SHORTEST: Final = 1e-200
-"""So that nothing can be divided by its length."""
+"""A floor for lengths, so that nothing is divided by 0."""
 
 
 class PooledGaussianFit:
@@ -31,7 +31,7 @@ class PooledGaussianFit:
     Attributes:
         center: (d,) mean of all records, after `estimate_center`.
         offsets: (classes, d) class means less `center`, after `estimate_offsets`.
-        factor: (d, directions) with factor·factorᵀ what stands out of the covariance within classes, after
+        factor: (d, directions) with factor·factorᵀ the part of the covariance within classes that stands out, after
             `estimate_covariance`.
         rest: (d,) variances beside it.
     """
@@ -54,7 +54,7 @@ class PooledGaussianFit:
         """Divide noisy sums (classes, 1 + d) by noisy counts, and shrink the quotients by what is known of the noise.
 
         Args:
-            counts_and_sums: Of the residuals to `center`, per class.
+            counts_and_sums: Sums of the residuals to `center`, per class.
             count_stddev: Noise of a count. A class that looks smaller than it counts as being as large.
         """
         counts = np.maximum(counts_and_sums[:, 0], max(count_stddev, 1.0))
@@ -62,20 +62,20 @@ class PooledGaussianFit:
         self.offsets = self._residual_norm * shrink_bands(quotients, (sum_stddev / counts) ** 2, _BAND)
 
     def estimate_covariance(self, scatter: Floats, noise_stddev: float, places: NDArray[np.int64]) -> None:
-        """Keep the directions of a noisy Σ r·rᵀ (k, k) that stand out from its noise, with what is left of them.
+        """Keep the directions of a noisy Σ r·rᵀ (k, k) that stand out from its noise, and the variances beside them.
 
-        Of a spiked matrix an eigenvalue λ comes out of the noise as λ + (edge/2)²/λ, and (edge/2λ)² of the squared
+        In a spiked matrix an eigenvalue λ comes out of the noise as λ + (edge/2)²/λ, and (edge/2λ)² of the squared
         length of its eigenvector is noise (Benaych-Georges and Nadakuditi, 2011), as loud in one frequency as in
         another. Images are not: bands of an eigenvector that do not stand out are shrunk.
 
-        What they leave of the diagonal varies independently, as strong as its band of frequencies is on average, and as
-        the weakest where nothing was measured: whoever learns from samples takes noise of the means, where nothing
+        The rest of the diagonal varies independently, as strong as its band of frequencies is on average, and as
+        the weakest where nothing was measured: a model that learns from samples takes noise of the means, where nothing
         varies, for a class.
 
         Args:
-            scatter: Of the residuals to `center` and `offsets`.
-            noise_stddev: Of one entry; eigenvalues of such noise reach 2·stddev·√k.
-            places: (k,) of its coordinates among all d.
+            scatter: Noisy Σ r·rᵀ of the residuals to `center` and `offsets`.
+            noise_stddev: Noise of one entry; eigenvalues of such noise reach 2·stddev·√k.
+            places: (k,) places of its coordinates among all d.
         """
         values, vectors = np.linalg.eigh(scatter)
         edge = 2 * noise_stddev * math.sqrt(len(scatter))
@@ -91,7 +91,7 @@ class PooledGaussianFit:
         self.rest[places] = rest
 
     def tensors(self, clip_norm: float, texture: float = 0.0) -> dict[str, NDArray[np.float32]]:
-        """What `gaussian.draw` needs, in units of pixels in [0, 1]; all classes share one factor.
+        """Return the tensors of `gaussian.draw`, in units of pixels in [0, 1]; all classes share one factor.
 
         Args:
             texture: Share of `rest` that is drawn.
@@ -110,7 +110,7 @@ def shrink_bands(values: Floats, variances: Floats, band: int) -> Floats:
 
     Args:
         values: (n, d), each the sum of a vector and noise.
-        variances: (n,) of the noise of one coordinate.
+        variances: (n,) variances of the noise of one coordinate.
         band: Coordinates whose strength is estimated together.
 
     Returns:
@@ -126,12 +126,12 @@ def shrink_bands(values: Floats, variances: Floats, band: int) -> Floats:
 
 
 def average_bands(variances: Floats) -> Floats:
-    """Noisy variances (d,), each replaced by the average of its band, or by 0 where that is negative."""
+    """Replace noisy variances (d,) by the averages of their bands, or by 0 where these are negative."""
     bands = [variances[start : start + _BAND_OF_ONE] for start in range(0, len(variances), _BAND_OF_ONE)]
     return np.concatenate([np.full(len(band), max(0.0, band.mean())) for band in bands])
 
 
 def shrink_rows(values: Floats, variances: Floats) -> Floats:
-    """As `shrink_bands`, each row by its own strength."""
+    """Shrink as `shrink_bands`, each row by its own strength."""
     rows = [shrink_bands(row[None], noise[None], _BAND_OF_ONE) for row, noise in zip(values, variances, strict=True)]
     return np.concatenate([np.empty((0, values.shape[1])), *rows])

@@ -47,8 +47,11 @@ class HierarchicalFit:
         self.means = middle + apart * (signal / (signal + noise + _TINY)) if len(counts) > 1 else means
 
     def estimate_shared(self, scatter: Floats, noise_stddev: float, rank: int) -> None:
-        """Directions and variances that all classes share, `rank` at most, from `scatter` (d, d), Σ r·rᵀ around class
-        means, noisy."""
+        """Estimate the directions and variances that all classes share, `rank` at most.
+
+        Args:
+            scatter: (d, d) noisy Σ r·rᵀ around class means.
+        """
         records = self._counts.sum()
         values, vectors = np.linalg.eigh(scatter / records)
         self.basis = vectors[:, ::-1][:, :rank]
@@ -56,8 +59,11 @@ class HierarchicalFit:
         self._variances = shrink_eigenvalues(values[::-1][:rank], edge)
 
     def estimate_classes(self, scatters: Floats, noise_stddev: float) -> None:
-        """How far the covariance of each class departs from the shared one, from `scatters` (classes, q, q), noisy Σ
-        r·rᵀ in the basis."""
+        """Estimate how far the covariance of each class departs from the shared one.
+
+        Args:
+            scatters: (classes, q, q) noisy Σ r·rᵀ in the basis.
+        """
         shared = np.diag(self._variances)
         departures = scatters / self._counts[:, None, None] - shared
         noise = float(np.mean((noise_stddev / self._counts) ** 2))
@@ -67,7 +73,7 @@ class HierarchicalFit:
 
 
 def shrink_eigenvalues(values: Floats, edge: float) -> Floats:
-    """Eigenvalues of a symmetric matrix as they were before noise, 0 where noise drowns them.
+    """Return eigenvalues of a symmetric matrix as they were before noise, 0 where noise drowns them.
 
     Noise of spectral half-width 2·edge turns an eigenvalue l into l + edge²/l (Benaych-Georges, Nadakuditi 2011), and
     its direction keeps 1 − (edge/l)² of it.
@@ -81,7 +87,7 @@ def shrink_eigenvalues(values: Floats, edge: float) -> Floats:
 
 
 def _trust(departures: Floats, variances: Floats, noise: float) -> Floats:
-    """(q, q) weights in [0, 1]: share of the departures that is no noise, averaged over entries of like size.
+    """Return weights (q, q) in [0, 1]: the share of departures that is no noise, averaged over entries of like size.
 
     An entry (i, j) is expected to depart by about √(vᵢ·vⱼ), so entries are averaged by octaves of that. Directions
     without variance have no departures.

@@ -5,7 +5,7 @@ A mean of pixels is grey; a mean of signed distances, cut at zero, is again a st
 size and lean are five numbers beside the shape; objects keep grey values inside their outline (Cootes, Edwards, Taylor
 2001, "Active Appearance Models").
 
-What is done to an image is a function of that image alone.
+Every step on an image is a function of that image alone.
 """
 
 import math
@@ -61,16 +61,16 @@ class LevelSets:
 
     @property
     def field_numbers(self) -> int:
-        """Numbers of the field, the first ones of a vector."""
+        """Return the number of numbers of the field, the first ones of a vector."""
         return min(_FIELD_FREQUENCIES, self._pixels)
 
     @property
     def dimensions(self) -> int:
-        """Length of a vector."""
+        """Return the length of a vector."""
         return self.field_numbers + (POSE_NUMBERS if self._posed else self._shading_numbers)
 
     def origin(self) -> Floats:
-        """(dimensions,) public vector near to most images: a blob in the middle, or a flat field."""
+        """Return a public vector (dimensions,) near to most images: a blob in the middle, or a flat field."""
         vector = np.zeros(self.dimensions)
         lowest = _BLOB if self._posed else _FLAT
         vector[: len(lowest)] = lowest[: self.field_numbers]
@@ -78,11 +78,11 @@ class LevelSets:
 
     @property
     def ink_level(self) -> float:
-        """Brightness, of 1, from which a pixel counts as ink: below that of the outline, as thin strokes are grey."""
+        """Return the brightness, of 1, from which a pixel is ink: below the outline's, as thin strokes are grey."""
         return _INK * self._level
 
     def encode(self, images: Images) -> Floats:
-        """Vectors (n, dimensions) of uint8 images (n, height, width, channels), each a function of its own image."""
+        """Encode uint8 images (n, height, width, channels) as vectors (n, dimensions), each from its own image."""
         vectors = np.empty((len(images), self.dimensions))
         for start in range(0, len(images), _ROWS):
             block, rows = images[start : start + _ROWS], vectors[start : start + _ROWS]
@@ -95,13 +95,13 @@ class LevelSets:
         return vectors
 
     def encode_fields(self, images: Images) -> Floats:
-        """The first `field_numbers` of what `encode` returns, sooner."""
+        """Return the first `field_numbers` of what `encode` returns, in less time."""
         blocks = [images[start : start + _ROWS] for start in range(0, len(images), _ROWS)]
         numbers = [self._list_numbers(self._fields(block), self._poses(block)) for block in blocks]
         return np.concatenate(numbers) if numbers else np.empty((0, self.field_numbers))
 
     def decode(self, vectors: Floats) -> NDArray[np.float32]:
-        """float32 images (n, d) in [0, 1], channels first."""
+        """Decode vectors to float32 images (n, d) in [0, 1], channels first."""
         field_basis, shading_basis = self._bases()
         split = self.field_numbers
         planes = self._planes(vectors[:, :split] @ field_basis.T)
@@ -110,7 +110,7 @@ class LevelSets:
         return self._painted(planes, vectors[:, split:] @ shading_basis.T)
 
     def decode_records(self, vectors: Floats) -> Images:
-        """uint8 images (n, height, width, channels) of private vectors, each a function of its own vector."""
+        """Decode private vectors to uint8 images (n, height, width, channels), each a function of its own vector."""
         images = np.empty((len(vectors), self.schema.height, self.schema.width, self.schema.channels), dtype=np.uint8)
         for start in range(0, len(vectors), _ROWS):
             images[start : start + _ROWS] = self._decode_block(vectors[start : start + _ROWS])
@@ -132,11 +132,11 @@ class LevelSets:
         return np.rint(images * 255).astype(np.uint8).reshape(shape).transpose(0, 2, 3, 1)
 
     def _planes(self, fields: Floats) -> NDArray[Any]:
-        """(n, 1, height, width) signed distances of products with the basis."""
+        """Return signed distances (n, 1, height, width) from products with the basis."""
         return (fields / self._density - _DEPTH).reshape(-1, 1, self.schema.height, self.schema.width)
 
     def _painted(self, planes: NDArray[Any], shading: Floats | None) -> NDArray[np.float32]:
-        """float32 (n, d): bright inside the outline, with shading where there is some."""
+        """Paint images, float32 (n, d), bright inside the outline, with shading where there is some."""
         schema = self.schema
         shape = (len(planes), schema.channels, schema.height, schema.width)
         images = np.broadcast_to((0.5 + _SLOPE * self._unit * planes).clip(0, 1), shape)
@@ -151,7 +151,7 @@ class LevelSets:
 
     @property
     def _level(self) -> float:
-        """Brightness from which a pixel is foreground."""
+        """Return the brightness from which a pixel is foreground."""
         return 0.5 if self._posed else 0.1
 
     @property
@@ -160,17 +160,17 @@ class LevelSets:
 
     @property
     def _unit(self) -> float:
-        """Pixels per unit of length."""
+        """Return the pixels per unit of length."""
         return math.sqrt(self._pixels) / SIDE
 
     @property
     def _longest(self) -> float:
-        """Length that no image's layers exceed."""
+        """Return a length that no image's layers exceed."""
         return math.sqrt(self.schema.dimensions) * 2 * _DEPTH
 
     @property
     def _density(self) -> float:
-        """Makes the length of a vector independent of the resolution."""
+        """Return the factor that makes the length of a vector independent of the resolution."""
         return SIDE / math.sqrt(self._pixels)
 
     @property
@@ -182,24 +182,24 @@ class LevelSets:
         return dct_basis(plane, self.field_numbers), dct_basis(self.schema, self._shading_numbers)
 
     def _fields(self, images: Images) -> Floats:
-        """(n, height, width) signed distances in units of length."""
+        """Return signed distances (n, height, width) in units of length."""
         return signed_distances(images.max(axis=3), self._level) / self._unit
 
     def _poses(self, images: Images) -> Floats:
-        """(n, 5) of drawings, (n, 0) of objects."""
+        """Return the poses of drawings (n, 5), none of objects (n, 0)."""
         if not self._posed:
             return np.empty((len(images), 0))
         return np.stack([measure_pose(ink) for ink in images.max(axis=3)])
 
     def _list_numbers(self, fields: Floats, poses: Floats) -> Floats:
-        """(n, field_numbers) of fields, moved into the common pose if they are drawings."""
+        """Return the numbers of fields (n, field_numbers), moved into the common pose if they are drawings."""
         if self._posed:
             fields = np.stack([normalize_pose(field, pose) for field, pose in zip(fields, poses, strict=True)])
         cut = (fields.clip(-_DEPTH, _DEPTH) + _DEPTH).reshape(len(fields), -1)
         return exact_products(on_grid(cut, self._longest), self._bases()[0]) * self._density
 
     def _fit_shading(self, images: Images, fields: Floats) -> Floats:
-        """(n, shading numbers) of objects."""
+        """Return the shading of objects (n, shading numbers)."""
         inside = (0.5 + self._unit * fields).clip(0, 1) ** 2
         cover = _blurred(inside, 2 * self._unit)
         planes = np.ascontiguousarray(np.moveaxis(images, 3, 0)) / 255.0
@@ -208,7 +208,7 @@ class LevelSets:
         return exact_products(on_grid(shades, self._longest), self._bases()[1]) * (_SHADING_WEIGHT * self._density)
 
     def _shade(self, plane: Floats, inside: Floats, cover: Floats) -> Floats:
-        """Brightness of the foreground in one channel (n, height, width), continued smoothly into the background."""
+        """Continue the foreground's brightness in one channel (n, height, width) smoothly into the background."""
         lit = plane * inside
         mean = _means(lit) / np.maximum(_means(inside), 1e-3)
         around = (_blurred(lit, 2 * self._unit) + 0.02 * mean) / (cover + 0.02)
@@ -220,5 +220,5 @@ def _blurred(planes: Floats, stddev: float) -> Floats:
 
 
 def _means(planes: Floats) -> Floats:
-    """(n, 1, 1)."""
+    """Average each plane, (n, 1, 1)."""
     return np.asarray(planes.reshape(len(planes), -1).mean(axis=1)[:, None, None])

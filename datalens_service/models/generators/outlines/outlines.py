@@ -4,7 +4,7 @@ Distances are decided in whole numbers on a grid three times as fine, up to wher
 envelope of parabolas (Felzenszwalb and Huttenlocher 2012, "Distance Transforms of Sampled Functions"), tried one by
 one. Planes lie side by side in memory, so that every step is one of a whole row of them.
 
-A pose says where ink lies, how wide and high it is and how far it leans; drawings are moved to a common one. Sums over
+A pose is the place of ink, its width and height, and its lean; drawings are moved to a common one. Sums over
 pixels are sums of integers, so they are exact.
 """
 
@@ -21,19 +21,19 @@ SIDE: Final = 28.0
 """Lengths are counted in twenty-eighths of an image's side."""
 
 _FAR: Final = 6.0
-"""Farther from the outline than this, distance is no matter."""
+"""Distances are cut off here: farther from the outline they do not matter."""
 
 _ENLARGEMENT: Final = 3
 # Means of three by three differ by less than this from the distances in them.
 _BESIDE: Final = 4
 # Sums of two squares of more do not fit into 16 bits, and SciPy is no slower.
 _LONGEST: Final = 127
-# Of planes at once: more do not fit into a core's cache.
+# Pixels of planes at once: more do not fit into a core's cache.
 _PIXELS: Final = 50_000
 
 
 def signed_distances(inks: NDArray[np.uint8], level: float) -> Floats:
-    """(n, height, width) distances to the outline in pixels, positive inside; at most 6/28 of a side.
+    """Return distances (n, height, width) to the outline in pixels, positive inside; at most 6/28 of a side.
 
     Args:
         inks: Brightness (n, height, width).
@@ -59,7 +59,7 @@ def _of_planes(inks: NDArray[np.uint8], level: float) -> Floats:
 
 
 def _enlarged(inks: NDArray[np.uint8]) -> NDArray[np.int16]:
-    """Nine times the brightness at three times as many rows and columns, linear between pixel centres."""
+    """Return nine times the brightness at three times as many rows and columns, linear between pixel centres."""
     planes = inks.astype(np.int16)
     for axis in (0, 1):
         size = planes.shape[axis]
@@ -70,7 +70,7 @@ def _enlarged(inks: NDArray[np.uint8]) -> NDArray[np.int16]:
 
 
 def _distances(inside: NDArray[np.bool_], cap: int) -> Floats:
-    """Distances (height, width, n) to the nearest pixel that is not inside, at most `cap`."""
+    """Return distances (height, width, n) to the nearest pixel that is not inside, at most `cap`."""
     if cap > _LONGEST:
         planes = [_distances_by_scipy(inside[..., number], cap) for number in range(inside.shape[2])]
         return np.stack(planes, axis=2)
@@ -84,7 +84,7 @@ def _distances(inside: NDArray[np.bool_], cap: int) -> Floats:
 
 
 def _along_columns(inside: NDArray[np.bool_], cap: int) -> NDArray[np.int16]:
-    """Distances within a column, at most `cap`."""
+    """Return distances within a column, at most `cap`."""
     steps = np.where(inside, np.int16(cap), np.int16(0))
     for row in range(1, len(steps)):
         np.minimum(steps[row], steps[row - 1] + np.int16(1), out=steps[row])
@@ -112,7 +112,7 @@ _LEAST_VARIANCE = 1e-6
 
 
 def measure_pose(ink: NDArray[np.uint8]) -> Floats:
-    """(5,) centre right and down, lean, log of width, log of height, of one plane (height, width).
+    """Measure (5,) centre right and down, lean, log of width, log of height, of one plane (height, width).
 
     The lean is in pixels right for each one down, everything else in shares of a side.
 
@@ -136,23 +136,23 @@ def measure_pose(ink: NDArray[np.uint8]) -> Floats:
 
 
 def pose_coordinates(poses: Floats) -> Floats:
-    """Poses (…, 5) as numbers that may be compared with those of a field."""
+    """Scale poses (…, 5) to numbers that may be compared with those of a field."""
     return np.asarray((poses - _USUAL) * _WEIGHTS)
 
 
 def poses_from(coordinates: Floats) -> Floats:
-    """What `pose_coordinates` was given, within the limits of a measured pose."""
+    """Undo `pose_coordinates`, within the limits of a measured pose."""
     return np.asarray((coordinates / _WEIGHTS + _USUAL).clip(_LOWEST, _HIGHEST))
 
 
 def normalize_pose(plane: Floats, pose: Floats) -> Floats:
-    """One plane (height, width) of a drawing, moved from its pose into the common one; the rim goes on outside."""
+    """Move one plane (height, width) of a drawing from its pose into the common one; the rim continues outside."""
     forward, offset = _affine(pose, plane.shape)
     return np.asarray(affine_transform(plane, forward, offset, order=1, mode="nearest"))
 
 
 def apply_poses(planes: Floats, poses: Floats) -> NDArray[np.float32]:
-    """float32 planes (n, channels, height, width) in the common pose, moved into poses (n, 5)."""
+    """Move planes (n, channels, height, width) from the common pose into poses (n, 5), as float32."""
     import torch
     from torch.nn import functional
 
@@ -172,13 +172,13 @@ def apply_poses(planes: Floats, poses: Floats) -> NDArray[np.float32]:
 
 
 def _coordinates(ink: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Ink, and distances down and right of the middle in half pixels, as integers."""
+    """Return ink, and distances down and right of the middle in half pixels, as integers."""
     down, right = (2 * axis - (size - 1) for axis, size in zip(np.indices(ink.shape), ink.shape, strict=True))
     return ink.astype(np.int64), down, right
 
 
 def _affine(pose: Floats, shape: tuple[int, ...]) -> tuple[Floats, Floats]:
-    """Matrix and offset, in rows and columns, from the common pose to where the plane is read."""
+    """Return matrix and offset, in rows and columns, from the common pose to where the plane is read."""
     rows, columns = shape
     width, height = math.exp(pose[3]), math.exp(pose[4])
     matrix = np.array([[height, 0.0], [pose[2] * height, width]])

@@ -1,8 +1,8 @@
-"""Samples of shapes, handed out as often as records are like them, with the class that a released classifier sees.
+"""Samples of shapes, accepted as often as records look like them, with the class that a released classifier sees.
 
 A sample's score is its tilt (`tilting`), less the logarithm of how far its outline moves when it is encoded again, per
 ink: the first says how much more often records look like this than samples do, the second how well it is an image.
-What the tilt sees are the features of the classifier, and pieces and holes of the ink.
+The tilt sees the features of the classifier, and pieces and holes of the ink.
 """
 
 from dataclasses import dataclass
@@ -26,10 +26,10 @@ _TOUCHING: Final = np.ones((3, 3))
 
 
 def topology(images: Images, level: float) -> NDArray[np.float32]:
-    """(n, 6) a 1 for one, two or more pieces and a 1 for no, one or more holes, of images (n, height, width, channels).
+    """Mark one, two or more pieces and no, one or more holes by a 1 each, (n, 6).
 
     Args:
-        images: Bytes.
+        images: Bytes (n, height, width, channels).
         level: Brightness, of 1, from which a pixel is ink.
     """
     numbers = np.zeros((len(images), TOPOLOGY_NUMBERS), dtype=np.float32)
@@ -41,7 +41,7 @@ def topology(images: Images, level: float) -> NDArray[np.float32]:
 
 
 def _count(ink: NDArray[np.bool_]) -> tuple[int, int]:
-    """Pieces of ink, and pieces of ground that do not reach the rim."""
+    """Count the pieces of ink, and the pieces of ground that do not reach the rim."""
     ground = np.pad(~ink, 1, constant_values=True)
     return int(label(ink, _TOUCHING)[1]), int(label(ground)[1]) - 1
 
@@ -74,13 +74,13 @@ class Proposals:
     predicted: Labels
 
     def scores(self, weights: Floats) -> NDArray[np.float64]:
-        """(n,) of samples as those of their predicted classes, with weights (classes, q)."""
+        """Score samples (n,) as those of their predicted classes, with weights (classes, q)."""
         tilt = np.einsum("ij,ij->i", self.features, weights[self.predicted])
         return np.asarray(tilt - np.log(self.errors + _LEAST_ERROR))
 
 
 def describe(features: Floats, images: Images, level: float) -> Floats:
-    """What a tilt sees of images, at most 1 long: (n, q + 6), features, and topology with as much weight.
+    """Return the numbers that a tilt sees, at most 1 long: features, and topology with as much weight, (n, q + 6).
 
     Args:
         features: (n, q) of length 1 at most.
@@ -91,7 +91,7 @@ def describe(features: Floats, images: Images, level: float) -> Floats:
 
 
 def pack(start: Tensors, classifier: Tensors, weights: Floats, levels: Floats) -> Tensors:
-    """The tensors of both released models, by prefixed names, with the tilt (classes, q) and levels (classes,)."""
+    """Join the tensors of both released models, by prefixed names, with the tilt (classes, q) and levels (classes,)."""
     named = join_parts({_START: start, _CLASSIFIER: classifier})
     return named | {"tilt": weights.astype(np.float32), "levels": levels.astype(np.float32)}
 
@@ -99,7 +99,7 @@ def pack(start: Tensors, classifier: Tensors, weights: Floats, levels: Floats) -
 def propose(
     start: Tensors, settings: dict[str, Any], classifier: Classifier, labels: Labels, rng: np.random.Generator
 ) -> Proposals:
-    """Samples of shapes as a classifier sees them."""
+    """Draw samples of shapes, with the classifier's view of them."""
     schema = classifier.schema
     codec = LevelSets(schema, settings["content"])
     images, moved = shapes.propose(codec, start, settings["spread"], labels, rng)
@@ -114,7 +114,7 @@ def propose(
 def draw(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> Floats:
-    """Samples (n, d) in proportion to their weights, each for a request of the class that the classifier sees in it.
+    """Draw samples (n, d) in proportion to their weights, each for a request of the class that the classifier sees.
 
     Args:
         settings: `start`, of the shapes; `classifier`, of the classifier.
@@ -137,17 +137,17 @@ def draw(
 def draw_proposals(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> Floats:
-    """Samples of shapes of the requested classes, none rejected; arguments and result as of `draw`."""
+    """Draw samples of shapes of the requested classes, none rejected; arguments and result as of `draw`."""
     codec, start = LevelSets(schema, settings["start"]["content"]), select_part(tensors, _START)
     return codec.decode(shapes.draw_vectors(codec, start, settings["start"]["spread"], labels, rng))
 
 
 def unpack_classifier(tensors: Tensors, settings: dict[str, Any], schema: Schema) -> Classifier:
-    """The classifier inside the model; arguments as of `draw`."""
+    """Return the classifier inside the model; arguments as of `draw`."""
     return Classifier(schema, settings["classifier"], select_part(tensors, _CLASSIFIER))
 
 
 def accept(proposals: Proposals, tensors: Tensors, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """(n,) which samples are handed out, by chance in proportion to their weights."""
+    """Decide by chance, in proportion to their weights, which samples are accepted, bool (n,)."""
     excess = proposals.scores(tensors["tilt"]) - tensors["levels"][proposals.predicted]
     return np.asarray(rng.random(len(excess)) < np.exp(np.minimum(0.0, excess)))

@@ -1,4 +1,4 @@
-"""Samples of a Gaussian over signed distances; only those that are images are handed out.
+"""Samples of a Gaussian over signed distances, of which only those that are images are accepted.
 
 Not every vector is an image: it may describe a stroke that fades, or distances that are none. A sample is decoded and
 encoded again, and accepted where its field comes back nearly as it was. No private number is needed for that.
@@ -15,7 +15,7 @@ from datalens_service.models.generators.outlines.level_sets import LevelSets
 Floats = NDArray[np.float32]
 Tensors = dict[str, Floats]
 
-# Of each class, to find out how well its samples come back.
+# Samples of each class, to find out how well they come back.
 _TRIED: Final = 200
 # A sample that was refused so often is handed out: with a quarter of the samples accepted, one in a million.
 _ROUNDS: Final = 48
@@ -24,7 +24,7 @@ _ROUNDS: Final = 48
 def draw(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> Floats:
-    """Images (n, d) in [0, 1] of accepted samples.
+    """Draw accepted images (n, d) in [0, 1].
 
     Args:
         tensors: `basis` (d, q), `means` (classes, d), `factors` (classes, q, q), `tolerances` (classes,).
@@ -42,7 +42,7 @@ def draw(
 
 
 def tolerances(tensors: Tensors, settings: dict[str, Any], schema: Schema, accepted: float, seed: int) -> Floats:
-    """(classes,) errors that `accepted`, a share in (0, 1], of the samples of a class stays below."""
+    """Return errors (classes,) that `accepted`, a share in (0, 1], of the samples of a class stays below."""
     if accepted == 1:
         return np.full(schema.num_classes, np.inf, dtype=np.float32)
     labels = np.repeat(np.arange(schema.num_classes), _TRIED)
@@ -54,7 +54,7 @@ def tolerances(tensors: Tensors, settings: dict[str, Any], schema: Schema, accep
 def draw_vectors(
     codec: LevelSets, tensors: Tensors, spread: float, labels: Labels, rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Samples (n, dimensions) of classes (n,), before they are decoded; arguments as of `propose`."""
+    """Draw samples (n, dimensions) of classes (n,), before they are decoded; arguments as of `propose`."""
     basis, means, factors = (tensors[name].astype(np.float64) for name in ("basis", "means", "factors"))
     points = rng.standard_normal((len(labels), basis.shape[1])) * spread
     vectors = np.empty((len(labels), codec.dimensions))
@@ -67,7 +67,7 @@ def draw_vectors(
 def propose(
     codec: LevelSets, tensors: Tensors, spread: float, labels: Labels, rng: np.random.Generator
 ) -> tuple[Floats, NDArray[np.float64]]:
-    """Images of samples, whether they would be accepted or not.
+    """Draw images, accepted or not.
 
     Returns:
         float32 images (n, d), and squared distances (n,) by which their fields move when they are encoded again.

@@ -1,8 +1,8 @@
 """Exponential tilting: the distribution nearest to the samples' own whose mean features are those of the records.
 
-Samples q are weighted by exp(w·φ), which is what has the mean m and the least divergence from q (Jaynes 1957; under
+Samples q are weighted by exp(w·φ), the distribution of mean m with the least divergence from q (Jaynes 1957; under
 differential privacy Hardt, Ligett, McSherry 2012, "A Simple and Practical Algorithm for Differentially Private Data
-Release"). Handing out samples in proportion to such weights is rejection sampling (Azadi et al. 2019, "Discriminator
+Release"). Accepting samples in proportion to such weights is rejection sampling (Azadi et al. 2019, "Discriminator
 Rejection Sampling", with a trained ratio). Means are noisy, so w is penalised.
 """
 
@@ -22,17 +22,17 @@ _ITERATIONS: Final = 60
 
 
 def penalty(noise_stddev: float) -> float:
-    """Of the weights, for a noise of this deviation on each number of a mean."""
+    """Return the penalty of the weights, for a noise of this deviation on each number of a mean."""
     return max(_LEAST_PENALTY, _PENALTY_PER_VARIANCE * noise_stddev**2)
 
 
 def fit_tilt(features: Floats, mean: Floats, penalty: float) -> Floats:
-    """Weights w (d,) that move the mean of samples, weighted by exp(w·φ), towards `mean`.
+    """Fit weights w (d,) that move the mean of samples, weighted by exp(w·φ), towards `mean`.
 
     Args:
         features: (n, d) φ of released samples.
         mean: (d,), released.
-        penalty: Of ‖w‖²/2.
+        penalty: Factor of ‖w‖²/2.
     """
     away = features.astype(np.float64) - mean
 
@@ -50,7 +50,7 @@ def fit_tilt(features: Floats, mean: Floats, penalty: float) -> Floats:
 
 
 def find_level(scores: Floats, share: float) -> float:
-    """Level l at which the mean of min(1, exp(score − l)) is `share`: acceptance of samples with these scores."""
+    """Find the level l at which the mean of min(1, exp(score − l)), the share of accepted samples, is `share`."""
     low, high = float(scores.min()) - 1.0, float(scores.max()) + 50.0
     for _ in range(60):
         middle = (low + high) / 2

@@ -1,0 +1,82 @@
+"""Room for uploads on the disk of the data folder: what is announced is reserved before its first byte comes.
+
+What a resumable upload still lacks is told by its row and its file (`upload_sessions.py`), what a file within a request
+lacks by its name and its length. Both go when they do, so that a process which is killed reserves nothing for long.
+"""
+
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from datalens_service.errors import InsufficientStorage
+from datalens_service.store.database import Database
+from datalens_service.store.datasets import upload_sessions
+from datalens_service.store.datasets.upload_sessions import partial_files
+from datalens_service.store.disk import lock_folder
+
+SPARE_BYTES: Final = 2**30
+"""Left to the ledger and to everything else."""
+
+_PREFIX: Final = "upload-"
+_DECLARED: Final = re.compile(rf"{_PREFIX}(\d+)-")
+
+
+def incoming_folder(data_dir: Path) -> Path:
+    """Return the folder where files lie that come with a request, until it has ended."""
+    return data_dir.absolute() / "incoming"
+
+
+@contextmanager
+def reserve(database: Database, data_dir: Path, length: int) -> Generator[None]:
+    """Let the caller announce `length` bytes within the block, while nobody else reserves any.
+
+    Raises:
+        InsufficientStorage: The disk has no room for them beside what others have announced.
+    """
+    folder = partial_files(data_dir)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with lock_folder(data_dir, fcntl.LOCK_EX):
+        lacking = sum(_list_lacking(database, data_dir))
+        if shutil.disk_usage(folder).free < length + lacking + SPARE_BYTES:
+            raise InsufficientStorage(
+                f"The disk has no room for {length:,} bytes beside what other uploads have reserved."
+            )
+        yield
+
+
+def open_incoming(data_dir: Path, length: int) -> tuple[BinaryIO, Path]:
+    """Open a file for what comes with a request: it reserves `length` bytes, and is locked while this process lives."""
+    folder = incoming_folder(data_dir)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor, name = tempfile.mkstemp(prefix=f"{_PREFIX}{length}-", dir=folder)
+    file = os.fdopen(descriptor, "wb")
+    fcntl.flock(file, fcntl.LOCK_EX)
+    return file, Path(name)
+
+
+def list_incoming(data_dir: Path) -> list[Path]:
+    """List the files of requests that are being received, or were when their process was killed."""
+    return list(incoming_folder(data_dir).glob(f"{_PREFIX}*"))
+
+
+def _list_lacking(database: Database, data_dir: Path) -> Iterable[int]:
+    """Yield the bytes of each upload that are announced and not on the disk yet."""
+    folder = partial_files(data_dir)
+    for upload_id, length in upload_sessions.read_lengths(database).items():
+        yield max(0, length - _size(folder / upload_id))
+    for path in list_incoming(data_dir):
+        named = _DECLARED.match(path.name)
+        yield max(0, (int(named[1]) if named else 0) - _size(path))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
