@@ -36,12 +36,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.earlier_judge import earlier_accuracy
-from benchmarks.environment import PARTITION_KEY, dataset, provenance
+from benchmarks.environment import dataset, provenance, with_records
 from benchmarks.fidelity import Fidelity
 from benchmarks.gpu import PARTS, take
 from benchmarks.kept_results import print_result
 from benchmarks.rows import PRESETS
-from benchmarks.utility import accuracy_of, trained_on
+from benchmarks.utility import accuracy_of
 from benchmarks.voting_runs import generators
 from datalens_service.data import shard_batches
 from datalens_service.data.dataset import Dataset, Images, Labels
@@ -229,15 +229,13 @@ def few(data: Dataset, teachers: int, records: int, in_turn: bool) -> Dataset:
     return with_records(data, rows)
 
 
-def accuracies(generator: Generator, data: Dataset, images: int, epochs: int, seed: int) -> dict[str, Any]:
-    """Of the standard CNN, after its last epoch and after its best."""
-    drawn, labels = generator.sample(images, seed=seed)
-    if data.test is None:
-        raise SystemExit("the data set has no test split")
-    values = []
-    for count in range(1, epochs + 1):
-        values.append(earlier_accuracy(drawn, labels, data, count, seed))
-    return {"last": round(values[-1], 2), "best": round(max(values), 2)}
+def draw_by_batch(network: ImageNetwork, labels: Labels, rng: np.random.Generator) -> NDArray[np.float32]:
+    """As the authors draw: each 15 images by the statistics of their own batch, as in training."""
+    network.train()
+    inputs = torch.from_numpy(network.inputs(labels, rng))
+    parts = zip(inputs.split(15), torch.from_numpy(labels).split(15), strict=True)
+    with torch.no_grad():
+        return np.asarray(torch.cat([network(*part) for part in parts]).clamp(0.0, 1.0).numpy())
 
 
 def last_and_best(accuracies: Iterable[float]) -> dict[str, float]:
@@ -248,7 +246,8 @@ def last_and_best(accuracies: Iterable[float]) -> dict[str, float]:
 
 def standard(drawn: Images, labels: Labels, data: Dataset, options: argparse.Namespace) -> dict[str, float]:
     """Accuracy of the standard CNN."""
-    return last_and_best(trained_on(drawn, labels, data, 1 + epoch, options.seed) for epoch in range(options.epochs))
+    epochs = range(1, options.epochs + 1)
+    return last_and_best(earlier_accuracy(drawn, labels, data, count, options.seed) for count in epochs)
 
 
 def by_sgd(drawn: Images, labels: Labels, data: Dataset, options: argparse.Namespace) -> Iterator[float]:

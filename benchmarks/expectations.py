@@ -6,7 +6,7 @@
 
 `measure` draws that many training images for each seed, trains, and adds the row to the table of the package
 (`datalens_service/planning/expectations.json`). Accuracy is that of the standard CNN on real test images after
-training on the samples, or of the classifier itself; last step, nothing is selected on test data. `adopt` takes a
+training on the samples, or of the classifier itself; last epoch, nothing is selected on test data. `adopt` takes a
 row of the utility table for jobs on all records, with all of its seeds; with `--seconds-of`, seconds of another seed,
 if the first used kept models.
 `check` runs a job that is not in the table and says whether it lies inside what a plan would have said.
@@ -72,10 +72,7 @@ def score(released: Any, data: Dataset, options: argparse.Namespace, seed: int) 
         predicted = released.predict(data.test.images).argmax(axis=1)
         return round(100 * float(np.mean(predicted == data.test.labels)), 2)
     images, labels = released.draw_training_set(options.images, seed=seed)
-    classes = data.schema.num_classes
-    test = data.test
-    network = trained(images, labels, classes, seed=seed, device="cpu")
-    return round(100 * float(np.mean(labelled(network, test.images, "cpu") == test.labels)), 2)
+    return round(trained_on(images, labels, data, seed), 2)
 
 
 def measure(options: argparse.Namespace) -> Measured:

@@ -20,10 +20,10 @@ import numpy as np
 
 from benchmarks.environment import PARTITION_KEY, provenance, public_set
 from benchmarks.kept_results import print_result
-from benchmarks.utility import accuracy_of
+from benchmarks.utility import trained_on
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.data.dataset import Dataset, Images, Labels, Schema, Split, Upload
-from datalens_service.evaluation.metrics.downstream import Targets, trained
+from datalens_service.evaluation.metrics.downstream import Targets
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
@@ -102,10 +102,7 @@ def spec_of(options: argparse.Namespace, schema: Schema) -> TrainingSpec:
 
 def taught(images: Images, targets: Targets, data: Dataset, seed: int) -> float:
     """Percent of the real test images that a student labels rightly."""
-    classes = data.schema.num_classes
-    network = trained(images, targets, classes, seed=seed, device="cpu")
-    found = labelled(network, data.test.images, "cpu")
-    return round(100 * float(np.mean(found == data.test.labels)), 1)
+    return round(trained_on(images, targets, data, seed), 1)
 
 
 def main() -> None:
@@ -117,7 +114,6 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--images", type=int, default=20_000)
-    parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--set", dest="settings", action="append", default=[])
     print_result({**provenance(), **measure(parser.parse_args())})
 

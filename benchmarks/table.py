@@ -91,8 +91,8 @@ TITLES: Final = {
 
 MEASURED: Final = """# Every measurement of utility
 
-`python -m benchmarks.utility --row ROW --dataset DATASET --epsilon ε` prints one, with `--images` as its line says; rows
-are in [`benchmarks/rows.py`](../rows.py). Images × epochs, with a ¹ at the accuracy, are synthetic images and the
+`python -m benchmarks.utility --row ROW --dataset DATASET --epsilon ε` prints one, with `--images` as its line says;
+rows are in [`benchmarks/rows.py`](../rows.py). Images × epochs, with a ¹ at the accuracy, are synthetic images and the
 passes of the standard CNN of versions up to 1.0.0 over them. More of either helps every method, so compare rows with
 equal numbers; real images were 60,000 × 4, fewer than any row of `teach`. Rows without epochs are by the
 [standard CNN](../../docs/report.md#accuracy) of today, in 1,000 steps. Seconds are processor time for training, one

@@ -40,7 +40,7 @@ from benchmarks.grids import write
 from benchmarks.kept_models import KeptModels
 from benchmarks.kept_results import print_result
 from benchmarks.rows import ROWS, Row
-from datalens_service.data.dataset import Dataset
+from datalens_service.data.dataset import Dataset, Images
 from datalens_service.evaluation.metrics import downstream
 from datalens_service.evaluation.metrics.baselines import class_average_score
 from datalens_service.models.generators.generator import Generator
@@ -51,18 +51,16 @@ from datalens_service.spec import TrainingSpec
 FLOOR, CEILING = "floor", "ceiling"
 
 
-def trained_on(images: np.ndarray, labels: np.ndarray, data: Dataset, seed: int) -> float:
+def trained_on(images: Images, labels: downstream.Targets, data: Dataset, seed: int) -> float:
     """The standard CNN trained on `images`, tested on the real test split."""
     classes = data.schema.num_classes
-    return accuracy_of(downstream.trained(images, labels, classes, epochs=epochs, seed=seed, device="cpu"), data)
+    return accuracy_of(downstream.trained(images, labels, classes, seed=seed, device="cpu"), data)
 
 
 def accuracy_of(network: nn.Module, data: Dataset) -> float:
     """Percent of the real test images that a network labels correctly."""
     if data.test is None:
         raise SystemExit("the data set has no test split")
-    classes = data.schema.num_classes
-    network = downstream.trained(images, labels, classes, seed=seed, device="cpu")
     return 100 * float(np.mean(downstream.labelled(network, data.test.images, "cpu") == data.test.labels))
 
 
@@ -119,9 +117,9 @@ def floor(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]:
     if data.test is None:
         raise SystemExit("the set has no test images")
     scores = [class_average_score(data.train, data.test, data.schema, seed=seed, **budget) for seed in seeds(options)]
+    values = [score.accuracy for score in scores]
     return [
-        line(options, "floor A: noisy class averages", [score.accuracy for score in scores], None)
-        | fidelity_on(options, data).of_class_averages()
+        line(options, "floor A: noisy class averages", values, None) | fidelity_on(options, data).of_class_averages()
     ]
 
 

@@ -94,7 +94,8 @@ def _counts_and_sums(train: Split, num_classes: int, side: int) -> Floats:
     for vectors, labels in _unit_vectors(train, side):
         members = (labels == np.arange(num_classes)[:, None]).astype(np.float64)
         parts.append(np.hstack([_COUNT_WEIGHT * members.sum(axis=1, keepdims=True), members @ vectors]))
-    return np.sum(parts, axis=0)
+    totals: Floats = np.sum(parts, axis=0)
+    return totals
 
 
 def nearest_average(averages: Averages, images: Images, side: int) -> Labels:

@@ -39,7 +39,7 @@ def label_by_features(images: Images, targets: Targets, tested: Images, schema: 
         raise WorkerUnavailable(error.detail) from error
     network = encoder.load(schema)
     learned = network.encode(images[:MOST_ENCODED]).astype(np.float64)
-    return discriminate(learned, targets[:MOST_ENCODED], network.encode(tested), schema.num_classes)
+    return discriminate(learned, targets[:MOST_ENCODED], network.encode(tested).astype(np.float64), schema.num_classes)
 
 
 def discriminate(features: Floats, targets: Targets, tested: Floats, num_classes: int) -> Labels:

@@ -106,7 +106,8 @@ def train_small(
     with torch.random.fork_rng(devices=[torch.device(device)] if device.startswith("cuda") else []):
         torch.manual_seed(seed)
         pixels, targets = downstream.tensors_on(device, images.images, images.labels)
-        network = small_network(tuple(pixels.shape[1:]), num_classes).to(device, memory_format=torch.channels_last)
+        network: nn.Sequential = small_network(tuple(pixels.shape[1:]), num_classes).to(device)
+        network.to(memory_format=torch.channels_last)
         optimizer = torch.optim.Adam(network.parameters(), 1e-3)
         network.train()
         for _ in range(epochs):
@@ -139,7 +140,7 @@ def _root_mean_square(network: torch.nn.Module, reference: Split, device: str) -
     features: torch.nn.Module = torch.nn.Sequential(*list(network.children())[:-1]).eval()
     with torch.inference_mode():
         pixels = torch.from_numpy(np.ascontiguousarray(reference.images)).to(device)
-        parts = [features(downstream.scaled(part)) for part in torch.split(pixels, downstream.BATCH)]
+        parts = [features(downstream.scaled(part)) for part in torch.split(pixels, _BATCH)]
         return torch.cat(parts).square().mean().sqrt().clamp_min(1e-6).cpu()
 
 
