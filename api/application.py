@@ -54,13 +54,14 @@ from api.security.access_logging import AccessLogging
 from api.security.rate_limits import RequestLimits
 from api.uploads import receiver
 from api.uploads.tus import TusHeaders
-from datalens_service import logs
-from datalens_service.errors import InvalidInput
-from datalens_service.gateways.dispatch import Dispatcher, choose_dispatcher
-from datalens_service.gateways.openid_provider import OpenIdProvider
-from datalens_service.gateways.startup import prepare, warn_of_unknown_variables
-from datalens_service.gateways.surroundings import Surroundings
-from datalens_service.gateways.webhook_sender import WebhookSender
+from datalens_service.adapters.dispatch import Dispatcher, choose_dispatcher
+from datalens_service.adapters.health import Surroundings
+from datalens_service.adapters.openid_provider import OpenIdProvider
+from datalens_service.adapters.startup import prepare, warn_of_unknown_variables
+from datalens_service.adapters.webhook_sender import WebhookSender
+from datalens_service.base import logs
+from datalens_service.base.errors import InvalidInput
+from datalens_service.base.settings import Settings
 from datalens_service.services import ingestion
 from datalens_service.services.claims import parse_grants
 from datalens_service.services.ledger_check import LedgerCheck
@@ -68,7 +69,6 @@ from datalens_service.services.predictions import Predictions
 from datalens_service.services.synthetic_files import SyntheticFiles
 from datalens_service.services.validation_queue import Validator
 from datalens_service.services.waiting import check_workers
-from datalens_service.settings import Settings
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import check_clock
 from datalens_service.store.datasets.artifacts import ArtifactStore

@@ -17,16 +17,16 @@ from api.http.strictness import DIGITS
 from api.security.browser_sessions import resume_session
 from api.security.permissions import check_allowed
 from api.security.rate_limits import RequestLimits
-from datalens_service.gateways.dispatch import Dispatcher
-from datalens_service.gateways.openid_provider import OpenIdProvider
-from datalens_service.gateways.surroundings import Surroundings
+from datalens_service.adapters.dispatch import Dispatcher
+from datalens_service.adapters.health import Surroundings
+from datalens_service.adapters.openid_provider import OpenIdProvider
+from datalens_service.base.settings import Settings
+from datalens_service.base.signatures import PublicKey
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.ledger_check import LedgerCheck
 from datalens_service.services.predictions import Predictions
 from datalens_service.services.synthetic_files import SyntheticFiles
 from datalens_service.services.validation_queue import Validator
-from datalens_service.settings import Settings
-from datalens_service.signatures import PublicKey
 from datalens_service.store.access import browser_sessions, keys, tenants
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.database import Database

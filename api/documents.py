@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from api.main import create_app
-from datalens_service.evaluation.report.document import SCHEMA_FILE, json_schema
+from datalens_service.report.document import SCHEMA_FILE, json_schema
 
 DESCRIPTION_FILE: Final = "build/openapi.json"
 SNAPSHOT_FILE: Final = "tests/api/openapi_snapshot.txt"

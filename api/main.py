@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from datalens_service.settings import Settings
+    from datalens_service.base.settings import Settings
 
 _APPLICATION: Final = "api.application"
 

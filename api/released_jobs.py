@@ -10,10 +10,10 @@ from api.deps import ObjectId, Services, ServicesDep
 from api.http.file_responses import file_response
 from api.http.strictness import DIGITS
 from api.openapi.document import file_content
+from datalens_service.base.errors import InvalidInput, StateConflict
 from datalens_service.data.dataset import MAXIMUM_CLASSES
 from datalens_service.data.export import WRITERS
 from datalens_service.data.export.licence import LICENCES
-from datalens_service.errors import InvalidInput, StateConflict
 from datalens_service.services.synthetic_files import MAXIMUM_IMAGES, Selection, SyntheticFile
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import Job

@@ -14,10 +14,10 @@ from xml.etree import ElementTree
 from benchmarks.environment import ROOT, SCHEMAS
 from benchmarks.kept_results import RESULTS, markdown_table, read_results
 from benchmarks.rows import PRESETS
-from datalens_service.evaluation.report.drawing import Element, canvas, line, mark, polyline, text, xml
 from datalens_service.methods import DataLens
 from datalens_service.planning.published import build_published
 from datalens_service.privacy.accounting import limit_units
+from datalens_service.report.drawing import Element, canvas, line, mark, polyline, text, xml
 
 PAGE: Final = RESULTS / "ablations.md"
 DRAWING: Final = ROOT / "docs" / "images" / "voting.svg"

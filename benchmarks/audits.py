@@ -42,8 +42,8 @@ from datalens_service.mechanisms import PlannedRelease, VonMisesFisherSum
 from datalens_service.mechanisms.von_mises_fisher import unit_directions
 from datalens_service.methods import DpSgd, Plan
 from datalens_service.methods.descent.noisy_directions import PartitionedRun
+from datalens_service.methods.driver import Training
 from datalens_service.methods.script import RunInputs
-from datalens_service.methods.training import Training
 from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.classifiers.sizes import num_weights
@@ -51,8 +51,8 @@ from datalens_service.privacy.accounting import NeighboringRelation, mu_for_epsi
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.privacy.partitioned_passes import PartitionedPasses, partition_units
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
-from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import run
 
 RECORDS_PER_MODEL = 2000
 _OF_GROUPS = 10_000

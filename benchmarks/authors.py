@@ -17,7 +17,8 @@ public images, in minutes instead of days.
     shards        every shard has as many records of each class
 
 Accuracy is that of the standard CNN on real test images: after its last epoch, and the best of all epochs, which is how
-the authors report theirs. `--sgd-epochs` adds that of their classifier under their optimiser.
+the authors report theirs. `--by-batch` adds that of images drawn as they draw them, each 15 by the statistics of their
+own batch, `--sgd-epochs` that of their classifier under their optimiser.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ from datalens_service.data import shard_batches
 from datalens_service.data.dataset import Dataset, Images, Labels
 from datalens_service.evaluation.metrics import downstream
 from datalens_service.mechanisms import private_shards
+from datalens_service.methods.driver import Training
 from datalens_service.methods.script import RunInputs
-from datalens_service.methods.training import Training
 from datalens_service.models import trainer
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.networks import ImageNetwork
@@ -230,7 +231,7 @@ def few(data: Dataset, teachers: int, records: int, in_turn: bool) -> Dataset:
 
 
 def draw_by_batch(network: ImageNetwork, labels: Labels, rng: np.random.Generator) -> NDArray[np.float32]:
-    """As the authors draw: each 15 images by the statistics of their own batch, as in training."""
+    """As the authors draw, 15 images in one batch."""
     network.train()
     inputs = torch.from_numpy(network.inputs(labels, rng))
     parts = zip(inputs.split(15), torch.from_numpy(labels).split(15), strict=True)

@@ -44,8 +44,8 @@ from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.models.per_record import PerRecordGradients
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.budget import MemoryAccount
-from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import run
 
 SETS = ("mnist", "fashion_mnist", "cifar10", "cifar10_features", "smiles64")
 ARCHITECTURES = ("small_cnn", "lenet", "mlp")

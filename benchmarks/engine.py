@@ -66,8 +66,8 @@ from datalens_service.models.teachers.ensemble import TeacherEnsemble
 from datalens_service.models.teachers.networks import ARCHITECTURES
 from datalens_service.models.teachers.partitions import partition_teachers
 from datalens_service.privacy.budget import UnchargedAccount
-from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import run
 
 SCHEMA = Schema(channels=1, height=28, width=28, class_names=tuple("0123456789"), num_units=60_000)
 CLASSES, DIMENSIONS, RECORDS = 10, 784, 15

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from datalens_service.base.source_commit import source_commit
 from datalens_service.data import read_upload
 from datalens_service.data.dataset import Dataset, Schema, Split, Upload
-from datalens_service.source_commit import source_commit
 
 ROOT = Path(__file__).parent.parent
 DATA = Path(os.environ.get("DATALENS_TEST_DATA") or ROOT / "build" / "data")

@@ -17,7 +17,7 @@ from benchmarks.environment import ROOT, provenance, public_set
 from datalens_service.cli import review
 from datalens_service.cli.commands.train import train_upload
 from datalens_service.cli.specs import SpecOptions
-from datalens_service.data.assembly import with_public_test
+from datalens_service.data.intake.assembly import with_public_test
 
 SETTINGS = ("evaluation.synthetic_images=2000", "evaluation.ceiling=false")
 EXAMPLE = ROOT / "docs" / "examples" / "privacy-report.json"

@@ -35,8 +35,8 @@ from datalens_service.planning.expectations import TABLE, expect, measure_machin
 from datalens_service.planning.job_names import TEACH, choose
 from datalens_service.planning.reached import Measured
 from datalens_service.privacy.budget import UnchargedAccount
-from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import run
 
 PRESETS = ("auto", "fast", "classifier", TEACH)
 ADOPTED = {"auto": "auto", "teach": TEACH, "warm": "balanced", "diffusion": "diffusion"}

@@ -29,13 +29,13 @@ from typing import Any, Final
 
 from benchmarks.environment import ROOT, provenance
 from benchmarks.kept_results import print_result
+from datalens_service.base.errors import DatalensError
 from datalens_service.data import read_with_notices
+from datalens_service.data.intake.readers.unlabelled import read_unlabelled
+from datalens_service.data.intake.reading_choices import ReadingChoices
+from datalens_service.data.intake.sandbox.encode import EncodeRequest, encode
+from datalens_service.data.intake.untrusted.limits import DEFAULT_LIMITS
 from datalens_service.data.preparation_settings import PrepareSettings
-from datalens_service.data.readers.unlabelled import read_unlabelled
-from datalens_service.data.reading_choices import ReadingChoices
-from datalens_service.data.sandbox.encode import EncodeRequest, encode
-from datalens_service.data.untrusted.limits import DEFAULT_LIMITS
-from datalens_service.errors import DatalensError
 from datalens_service.proof.release_verification import verify_path
 from datalens_service.services.generator_import import read_generator
 

@@ -28,8 +28,8 @@ import numpy as np
 from benchmarks.earlier_judge import earlier_accuracy
 from benchmarks.environment import PARTITION_KEY, ROOT, dataset, provenance
 from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.methods.driver import Training
 from datalens_service.methods.script import ExecutionOptions, RunInputs
-from datalens_service.methods.training import Training
 from datalens_service.models.generators.generator import Generator
 from datalens_service.planning.published import build_published
 from datalens_service.privacy.accounting import limit_units

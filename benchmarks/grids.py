@@ -22,7 +22,7 @@ from benchmarks.rows import ROWS
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.budget import UnchargedAccount
-from datalens_service.run import run
+from datalens_service.training import run
 
 _COLUMNS = 10
 _DELTA = 1e-5

@@ -27,20 +27,20 @@ from sqlalchemy import ColumnElement, Table, delete, func, insert, select, text,
 from benchmarks.environment import provenance
 from benchmarks.kept_results import print_result
 from benchmarks.service import Server, serve, write_dataset
+from datalens_service.adapters.startup import start
+from datalens_service.base.settings import Settings
 from datalens_service.client import Client
-from datalens_service.gateways.startup import start
 from datalens_service.jobs.execute import execute
 from datalens_service.proof.hash_chain import Entry, EntryKind
-from datalens_service.settings import Settings
-from datalens_service.store import job_totals
 from datalens_service.store.access import keys
 from datalens_service.store.charge_log import LogLine
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs import leases
 from datalens_service.store.ledger.chain_verification import verify_chain
-from datalens_service.store.service_tables import JobEventRow, JobTotalsRow, ReleasedModelRow
-from datalens_service.store.tables import (
+from datalens_service.store.schema import job_totals
+from datalens_service.store.schema.service_tables import JobEventRow, JobTotalsRow, ReleasedModelRow
+from datalens_service.store.schema.tables import (
     AccountRow,
     AggregateRow,
     ArtifactRow,

@@ -24,7 +24,7 @@ from typing import Any
 
 from benchmarks.environment import provenance
 from benchmarks.kept_results import print_result
-from datalens_service.data.sandbox.sandbox import Confinement, Refused, decode
+from datalens_service.data.intake.sandbox.sandbox import Confinement, Refused, decode
 
 CANARY = "datalens-canary"
 ROOT = Path(__file__).parents[1]

@@ -29,11 +29,11 @@ import torch
 from benchmarks.clock import Clock
 from benchmarks.environment import make_set, provenance
 from benchmarks.kept_results import print_result
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.data.dataset import Dataset
-from datalens_service.errors import InvalidSpec
 from datalens_service.methods import DataLens, ExecutionOptions, Guided, Method, Mixture, Moments
+from datalens_service.methods.driver import Training
 from datalens_service.methods.script import RunInputs
-from datalens_service.methods.training import Training
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness

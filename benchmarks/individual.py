@@ -38,8 +38,8 @@ from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.individual import DEFAULT_LEVELS, level_table, norm_levels
 from datalens_service.privacy.randomness import Integers
-from datalens_service.run import Result, run
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import Result, run
 
 PARTS = (0.1, 0.3, 0.5, 0.7, 0.9)
 

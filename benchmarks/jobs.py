@@ -23,16 +23,16 @@ from benchmarks.environment import dataset, provenance
 from benchmarks.kept_results import print_result
 from benchmarks.panel import Cell, draw
 from benchmarks.rows import ROWS, Row
+from datalens_service.base.progress import Phase
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.evaluation.evaluate import Subject, evaluate
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.methods import Moments
 from datalens_service.models.generators.generator import Generator
-from datalens_service.phases import Phase
 from datalens_service.planning.expectations import measure_machine
 from datalens_service.privacy.budget import UnchargedAccount
-from datalens_service.run import Result, run
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import Result, run
 
 DELTA: Final = 1e-5
 JOBS: Final = {"fast": Row("preset `fast`", preset="fast"), **ROWS}

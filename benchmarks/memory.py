@@ -22,12 +22,12 @@ from typing import Any, Final
 
 from benchmarks.environment import ROOT, make_set, provenance
 from benchmarks.kept_results import print_result
+from datalens_service.adapters.startup import start
+from datalens_service.base.settings import Settings
 from datalens_service.data.dataset import Dataset
-from datalens_service.gateways.startup import start
 from datalens_service.jobs.execute import execute
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.planning.resources import expect_memory
-from datalens_service.settings import Settings
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs.jobs import JobState
 from workers import fork_jobs

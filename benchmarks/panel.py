@@ -45,8 +45,8 @@ from datalens_service.models.generators.generator import Generator
 from datalens_service.planning.expectations import expect
 from datalens_service.planning.presets import Purpose, build_baseline, preset
 from datalens_service.privacy.budget import UnchargedAccount
-from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import run
 
 DELTA: Final = 1e-5
 LOOK: Final = "look"

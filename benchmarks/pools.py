@@ -25,8 +25,8 @@ from datalens_service.cli.specs import SpecOptions
 from datalens_service.data.dataset import Dataset, Images, Labels, Schema, Split, Upload
 from datalens_service.evaluation.metrics.downstream import Targets
 from datalens_service.privacy.budget import UnchargedAccount
-from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import run
 
 DELTA: Final = 1e-5
 PRIVATE: Final = ("airplane", "cat", "deer", "frog", "truck")

@@ -26,9 +26,9 @@ import numpy as np
 
 from benchmarks.environment import provenance
 from benchmarks.kept_results import print_result
+from datalens_service.adapters.startup import start
+from datalens_service.base.settings import Settings
 from datalens_service.client import Client
-from datalens_service.gateways.startup import start
-from datalens_service.settings import Settings
 from datalens_service.store.access import keys
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.artifacts import ArtifactStore

@@ -45,8 +45,8 @@ from datalens_service.evaluation.metrics import downstream
 from datalens_service.evaluation.metrics.baselines import class_average_score
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.budget import UnchargedAccount
-from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import run
 
 FLOOR, CEILING = "floor", "ceiling"
 

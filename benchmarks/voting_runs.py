@@ -15,8 +15,8 @@ from benchmarks.earlier_judge import earlier_accuracy
 from datalens_service.data.dataset import Dataset
 from datalens_service.mechanisms import Account
 from datalens_service.methods import DataLens, ExecutionOptions
+from datalens_service.methods.driver import Training
 from datalens_service.methods.script import RunInputs
-from datalens_service.methods.training import Training
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount

@@ -16,25 +16,23 @@ torch before a method trains a network.
 from __future__ import annotations
 
 import os
-import sys
 from importlib import import_module
 from importlib.metadata import version
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from datalens_service.base.errors import DatalensError
     from datalens_service.client import AsyncClient, Client, ClientError
     from datalens_service.data import read_upload
     from datalens_service.data.dataset import Dataset, Schema, Split
     from datalens_service.data.digits import digits
-    from datalens_service.errors import DatalensError
     from datalens_service.methods import DataLens, Guided, Mixture, Moments, PooledMoments, Rejection, Shapes
     from datalens_service.models.classifiers.classifier import Classifier
     from datalens_service.models.generators.generator import Generator
     from datalens_service.planning.presets import preset
     from datalens_service.privacy.budget import MemoryAccount, UnchargedAccount
-    from datalens_service.run import Result, run
     from datalens_service.spec import TrainingSpec, vote_allowance
+    from datalens_service.training import Result, run
 
 __version__ = version("datalens-service")
 
@@ -46,13 +44,13 @@ _HOMES: Final = {
     "data": "read_upload",
     "data.dataset": "Dataset Schema Split",
     "data.digits": "digits",
-    "errors": "DatalensError",
+    "base.errors": "DatalensError",
     "methods": "DataLens Guided Mixture Moments PooledMoments Rejection Shapes",
     "models.classifiers.classifier": "Classifier",
     "models.generators.generator": "Generator",
     "planning.presets": "preset",
     "privacy.budget": "MemoryAccount UnchargedAccount",
-    "run": "Result run",
+    "training": "Result run",
     "spec": "TrainingSpec vote_allowance",
 }
 
@@ -83,16 +81,6 @@ __all__ = [
     "run",
     "vote_allowance",
 ]
-
-
-class _Package(ModuleType):
-    """Keeps `run` the function: importing the module of that name would otherwise put the module there."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value.run if name == "run" and isinstance(value, ModuleType) else value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

@@ -12,17 +12,19 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from datalens_service.base.errors import InfeasiblePlan
+from datalens_service.base.fields import Frozen, Integer, Number
+from datalens_service.base.parsing import PrivacyParameter, Stated
+from datalens_service.base.wording import speak
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InfeasiblePlan
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.methods import Plan
-from datalens_service.methods.appearance import describe_images
 from datalens_service.methods.descent.noisy_directions import DirectionsSummary, summarize_directions
 from datalens_service.methods.descent.sampled_gradients import SamplingSummary, summarize_sampling
+from datalens_service.methods.expected_quality import describe_images
 from datalens_service.methods.registered import RegisteredMethod, describe_public_use
 from datalens_service.methods.sums.record_sums import describe_working_size
 from datalens_service.methods.voting.rivals import restate_rival
-from datalens_service.notation import PrivacyParameter, Stated
 from datalens_service.privacy.accounting import (
     Charge,
     NeighboringRelation,
@@ -34,8 +36,6 @@ from datalens_service.privacy.accounting import (
     stated_mu,
 )
 from datalens_service.privacy.guarantee import PrivacyUnit, job_guarantee
-from datalens_service.strict import Frozen, Integer, Number
-from datalens_service.voices import speak
 
 SYNTHETIC_IMAGES: Final = 10_000
 _DEFAULTS: Final = EvaluationSettings()

@@ -1,4 +1,5 @@
-"""Schema of the database: a new one is made whole, one of revision 0021 (before 1.0.0) or newer goes on by revisions.
+"""Revisions of the schema: a database of revision 0021 (shortly before 1.0.0) or newer goes on by them.
 
-Both are run by `datalens_service.store.database.Database.migrate`.
+`datalens_service.store.database.Database.migrate` runs them. It makes a new database whole, by
+`datalens_service.store.schema.new_database`, so nothing in here imports the store.
 """

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 
-from datalens_service.errors import DatalensError
-from datalens_service.settings import Settings
+from datalens_service.base.errors import DatalensError
+from datalens_service.base.settings import Settings
 from datalens_service.store.database import Database
 
 

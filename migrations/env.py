@@ -2,8 +2,7 @@
 
 from alembic import context
 
-from datalens_service.store.tables import Base
-
+given = context.config.attributes
 # The metadata for their rules of naming.
-context.configure(connection=context.config.attributes["connection"], target_metadata=Base.metadata)
+context.configure(connection=given["connection"], target_metadata=given["metadata"])
 context.run_migrations()

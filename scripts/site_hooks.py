@@ -22,8 +22,8 @@ from mkdocs.structure.pages import Page
 from api.http.file_responses import StaticFolder
 from api.main import create_app
 from api.problems.problem_types import PROBLEM_TYPES
-from datalens_service.evaluation.report import html
-from datalens_service.settings import Settings
+from datalens_service.base.settings import Settings
+from datalens_service.report import html
 
 ROOT: Final = Path(__file__).parent.parent
 PAGES: Final = {

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from datalens_service.clock import utc_now
+from datalens_service.base.clock import utc_now
 
 
 def issue_certificate(path: Path) -> None:

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from datalens_service.data.sandbox import decode, decode_images, encode, sandbox
-from datalens_service.data.sandbox.exchange import OUTCOME, Outcome, Request, attempt
-from datalens_service.programs import child_program
+from datalens_service.data.intake.sandbox import decode, decode_images, encode, sandbox
+from datalens_service.data.intake.sandbox.exchange import OUTCOME, Outcome, Request, attempt
+from datalens_service.subprocesses import child_program
 
 _TURN = threading.Lock()
 

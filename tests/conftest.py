@@ -17,9 +17,9 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.util import LRUCache
 
-from datalens_service import logs
+from datalens_service.base import logs
+from datalens_service.base.parsing import PrivacyParameter, decimal_text
 from datalens_service.jobs import build_report
-from datalens_service.notation import PrivacyParameter, decimal_text
 from datalens_service.privacy import recomputation
 from datalens_service.proof import proof_verification
 from datalens_service.store import database as store

@@ -5,16 +5,16 @@ from datetime import UTC, datetime
 from itertools import chain, repeat
 from typing import Any
 
+from datalens_service.base.signatures import SigningKey
 from datalens_service.data.dataset import Schema
-from datalens_service.evaluation.report.build import MethodFacts, Report
-from datalens_service.evaluation.report.document import Product
-from datalens_service.evaluation.report.privacy_statement import privacy_statement
 from datalens_service.mechanisms import PlannedRelease
 from datalens_service.methods import Moments
 from datalens_service.privacy.accounting import default_delta, limit_units
 from datalens_service.proof.hash_chain import GENESIS, Entry, EntryKind, budget_label
 from datalens_service.proof.job_proof import AccountProof, JobProof, build_account_proof
-from datalens_service.signatures import SigningKey
+from datalens_service.report.build import MethodFacts, Report
+from datalens_service.report.document import Product
+from datalens_service.report.privacy_statement import privacy_statement
 from datalens_service.spec import TrainingSpec
 
 SCHEMA = Schema(channels=1, height=28, width=28, class_names=tuple(str(digit) for digit in range(10)), num_units=60_000)

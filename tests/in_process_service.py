@@ -7,7 +7,7 @@ import uvicorn
 
 from api.deps import Services
 from api.main import create_app
-from datalens_service.settings import Settings
+from datalens_service.base.settings import Settings
 from datalens_service.store.access import keys
 
 

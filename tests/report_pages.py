@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from datalens_service.evaluation.report.build import Report, owner_view, releasable_view
-from datalens_service.evaluation.report.html import page
-from datalens_service.evaluation.report.pictures import Pictures
+from datalens_service.report.build import Report, owner_view, releasable_view
+from datalens_service.report.html import page
+from datalens_service.report.pictures import Pictures
 
 
 def owner_html(report: Report, pictures: Pictures | None = None) -> str:

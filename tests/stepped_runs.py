@@ -5,9 +5,9 @@ from typing import Any
 from datalens_service.data.dataset import Dataset
 from datalens_service.mechanisms import Account
 from datalens_service.methods import ExecutionOptions, Method, Plan
+from datalens_service.methods.driver import Training
 from datalens_service.methods.public_start import PublicImages
 from datalens_service.methods.script import Extras, Outcome, Resumed, RunInputs
-from datalens_service.methods.training import Training
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 

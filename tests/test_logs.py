@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from datalens_service import logs
+from datalens_service.base import logs
 
 
 @pytest.fixture

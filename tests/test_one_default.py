@@ -4,9 +4,9 @@ import pytest
 from pydantic import ValidationError
 
 from api.pages.views.planning import read_form
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InvalidSpec
 from datalens_service.planning.presets import PRESETS, preset
 from datalens_service.planning.requested_spec import RequestedSpec
 

@@ -36,8 +36,8 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     "before",
     [
         "",
-        "import datalens_service.run",
-        "from datalens_service.run import Result",
+        "import datalens_service.training",
+        "from datalens_service.training import Result",
         "from datalens_service.jobs import execute",
     ],
 )

@@ -2,8 +2,8 @@
 
 import pytest
 
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InvalidSpec
 from datalens_service.methods import (
     DataLens,
     Diffusion,

@@ -9,16 +9,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from datalens_service.checkpoint import Checkpoints
+from datalens_service.base.checkpoint import Checkpoints
+from datalens_service.base.errors import CheckpointMismatch, ContributionFailed
+from datalens_service.base.process_group import SINGLE_PROCESS, ProcessGroup
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.data.shard_batches import ShardBatch
-from datalens_service.errors import CheckpointMismatch, ContributionFailed
 from datalens_service.mechanisms import PartialGradients, TopAgg
 from datalens_service.mechanisms.private_records import PrivateRecords, Vault, WallBroken
 from datalens_service.mechanisms.private_shards import Dealing, Place, PrivateShards, Shards, ShardVault
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
-from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
 
 TEACHERS, IMAGES, SIDE = 6, 4, 4
 DEALING = Dealing([range(TEACHERS)], 1, 3, 0)

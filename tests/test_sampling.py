@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from datalens_service.base.errors import InvalidInput
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS, WrittenImages
-from datalens_service.errors import InvalidInput
 from datalens_service.models.generators.generator import Generator
-from datalens_service.programs.sampling import write_prefix, write_synthetic
+from datalens_service.subprocesses.sampling import write_prefix, write_synthetic
 
 SCHEMA = Schema(channels=3, height=8, width=6, class_names=("a", "b"), num_units=10)
 CARD = {"epsilon": 1.0}
@@ -77,7 +77,7 @@ def test_process_says_when_torch_is_missing(tmp_path: Path, kind: str, status: i
     (tmp_path / "card").write_text(json.dumps(CARD))
     arguments = [tmp_path / "generator", tmp_path / "card", "2", "", "npz", "0", tmp_path / "out"]
     done = subprocess.run(
-        [sys.executable, "-m", "datalens_service.programs.sampling", *map(str, arguments)],
+        [sys.executable, "-m", "datalens_service.subprocesses.sampling", *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": str(missing.parent)},
         capture_output=True,
         text=True,

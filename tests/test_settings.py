@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 from sqlalchemy import make_url
 
-from datalens_service.settings import Settings, find_unknown_variables
+from datalens_service.base.settings import Settings, find_unknown_variables
 
 
 @pytest.fixture(autouse=True)

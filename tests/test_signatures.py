@@ -8,8 +8,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from datalens_service.errors import InvalidInput
-from datalens_service.signatures import SignatureInvalid, SigningKey, public_key, signed_bytes, signer
+from datalens_service.base.errors import InvalidInput
+from datalens_service.base.signatures import SignatureInvalid, SigningKey, public_key, signed_bytes, signer
 
 KEY = SigningKey(b"k" * 32)
 GOLDEN = "895dc682f6b377ff339f4be0b225f9c77a3f4f4a90789f2dfe62513d9d49c4b3"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import datalens_service
-from datalens_service import source_commit as module
-from datalens_service.source_commit import source_commit, source_digest
+from datalens_service.base import source_commit as module
+from datalens_service.base.source_commit import source_commit, source_digest
 from other_programs import find_program
 
 AUTHOR = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.org")

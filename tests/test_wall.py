@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from datalens_service.base.errors import BudgetExceeded, ContributionFailed
+from datalens_service.base.progress import Tell, be_silent
 from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.errors import BudgetExceeded, ContributionFailed
 from datalens_service.mechanisms import GradientSum, Mechanism, VectorSum, VoteMechanism
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.private_records import Mapped, PrivateRecords, Rows, Vault, WallBroken
@@ -19,7 +20,6 @@ from datalens_service.mechanisms.private_shards import PrivateShards
 from datalens_service.mechanisms.unit_records import UnitRecords, UnitRows, UnitVault
 from datalens_service.methods.base import Method
 from datalens_service.methods.registered import AnyMethod
-from datalens_service.phases import Tell, be_silent
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
 from privacy_gate.contribution_cases import CASES
@@ -28,10 +28,11 @@ PRODUCT = Path(__file__).parents[1] / "datalens_service"
 METHODS = PRODUCT / "methods"
 WALLED = sorted(
     [
-        *(path for family in ("sums", "last_layer", "descent", "voting") for path in (METHODS / family).rglob("*.py")),
-        METHODS / "rejection_or_diffusion.py",
-        METHODS / "public_votes.py",
-        METHODS / "private_evolution.py",
+        *(
+            path
+            for family in ("sums", "last_layer", "descent", "public", "voting")
+            for path in (METHODS / family).rglob("*.py")
+        ),
         METHODS / "public_start.py",
     ]
 )
@@ -41,7 +42,7 @@ FIRST_ARGUMENTS = {"Rows", "UnitRows", "Shards", "TeacherBackend"}
 """By which what the wall calls is known."""
 PARTS_OF_THE_DOOR = {"exact_sum", "noisy_sum", "discrete_gaussian"}
 """Of mechanisms and of noise: one of a method's own would be handed what others contribute, or add nothing to it."""
-MODULES_OF_THE_DRIVER = {"datalens_service.privacy.budget", "datalens_service.methods.training"}
+MODULES_OF_THE_DRIVER = {"datalens_service.privacy.budget", "datalens_service.methods.driver"}
 NAMES_OF_THE_DRIVER = {"Account", "NoiseSource"}
 """With which a script could make a release itself."""
 WAYS_AROUND = {"getattr", "setattr", "vars", "globals", "locals", "eval", "exec", "open", "__import__"}
@@ -103,7 +104,7 @@ def test_no_module_behind_the_wall_names_what_holds_records() -> None:
     "line",
     [
         "from datalens_service.data.dataset import Split",
-        "from datalens_service.data.stored_dataset import load_dataset",
+        "from datalens_service.data.intake.stored_dataset import load_dataset",
         "from datalens_service.data.shard_batches import ShardSampler",
         "from datalens_service.mechanisms.private_shards import _TeacherVault",
         "import datalens_service.data.dataset",
@@ -111,7 +112,7 @@ def test_no_module_behind_the_wall_names_what_holds_records() -> None:
         "vars(records)",
         "from datalens_service.privacy.budget import UnchargedAccount",
         "from datalens_service.privacy.randomness import NoiseSource",
-        "from datalens_service.methods.training import Training",
+        "from datalens_service.methods.driver import Training",
         "records._release(mechanism, contribution, None, step=0, account=account, noise=noise)",
         "try:\n    released = yield ask\nexcept Exception:\n    released = 0",
         "def exact_sum(self, contributions): kept.append(contributions)",

@@ -5,8 +5,8 @@
 
 from datalens_service.evaluation.evaluate import Evaluation
 from datalens_service.evaluation.measures import Measure, Measurements
-from datalens_service.evaluation.report.document import MeasureSection
-from datalens_service.evaluation.report.summary import usefulness
+from datalens_service.report.document import MeasureSection
+from datalens_service.report.summary import usefulness
 
 
 def put_private_figures_into_views(evaluation: Evaluation) -> None:

@@ -18,10 +18,10 @@ from safetensors.numpy import save_file
 
 import datalens_service.services
 import datalens_service.store
-from datalens_service import clock
-from datalens_service.evaluation.report import build
+from datalens_service.base import clock
 from datalens_service.models import released
 from datalens_service.privacy import randomness
+from datalens_service.report import build
 
 NOW = calendar.datetime(2026, 3, 4, 5, 6, 7, tzinfo=calendar.UTC)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from celery import Celery
 
-from datalens_service.errors import InvalidInput
-from datalens_service.settings import Settings
+from datalens_service.base.errors import InvalidInput
+from datalens_service.base.settings import Settings
 
 _HOURS = 3600
 

@@ -7,7 +7,7 @@ import structlog
 from celery.worker import consumer
 from celery.worker.state import maybe_shutdown
 
-from datalens_service import logs
+from datalens_service.base import logs
 
 log = structlog.get_logger()
 

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import structlog
 
-from datalens_service import logs
-from datalens_service.errors import DatalensError
+from datalens_service.base import logs
+from datalens_service.base.errors import DatalensError
+from datalens_service.base.process_group import ProcessGroup, Rendezvous, join_process_group, meeting_url
+from datalens_service.base.settings import Settings
 from datalens_service.jobs.failures import Exit
 from datalens_service.jobs.ranks import read_shared_records
-from datalens_service.process_group import ProcessGroup, Rendezvous, join_process_group, meeting_url
-from datalens_service.settings import Settings
 
 log = structlog.get_logger()
 

@@ -25,24 +25,24 @@ from contextlib import suppress
 
 import structlog
 
-from datalens_service import logs
-from datalens_service.errors import DatalensError, NotFound, RankLost, StaleLease, StoreUnavailable
-from datalens_service.gateways.startup import check_disks, connect
+from datalens_service.adapters.startup import check_disks, connect
+from datalens_service.base import logs
+from datalens_service.base.errors import DatalensError, NotFound, RankLost, StaleLease, StoreUnavailable
+from datalens_service.base.process_group import Rendezvous, join_process_group, read_rendezvous
+from datalens_service.base.progress import Phase
+from datalens_service.base.settings import Settings
 from datalens_service.jobs.execute import execute
 from datalens_service.jobs.failures import Exit
 from datalens_service.jobs.job_watch import ShutdownRequested
 from datalens_service.jobs.ranks import MetRanks, Ranks
-from datalens_service.phases import Phase
-from datalens_service.process_group import Rendezvous, join_process_group, read_rendezvous
-from datalens_service.settings import Settings
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.jobs.leases import Lease
 from workers.follow_rank import follow
-from workers.process.followers import StartedRanks
 from workers.process.job_process import announce
+from workers.process.ranks import StartedRanks
 from workers.process.recover_jobs import Recovery
 
 log = structlog.get_logger()

@@ -10,10 +10,10 @@ from typing import Any
 import structlog
 from celery import signals
 
-from datalens_service import logs
-from datalens_service.errors import DatalensError
-from datalens_service.gateways.startup import start, warn_of_unknown_variables
-from datalens_service.settings import Settings
+from datalens_service.adapters.startup import start, warn_of_unknown_variables
+from datalens_service.base import logs
+from datalens_service.base.errors import DatalensError
+from datalens_service.base.settings import Settings
 from datalens_service.store.database import Database
 from workers.app import app
 from workers.process.health import HealthFile

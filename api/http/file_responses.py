@@ -14,7 +14,7 @@ from fastapi.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from datalens_service.errors import NotFound
+from datalens_service.base.errors import NotFound
 
 _HEADERS: Final = {
     "Cache-Control": "private, no-cache",

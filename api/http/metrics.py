@@ -13,8 +13,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from datalens_service.disclosure import public_part
-from datalens_service.gateways.surroundings import Surroundings
+from datalens_service.adapters.health import Surroundings
+from datalens_service.base.audience import public_part
 from datalens_service.services.overview import Overview
 from datalens_service.store.ledger.account_summary import AccountSummary
 

@@ -16,9 +16,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.addresses import inner_path
 from api.problems.handlers import ProblemResponse, from_status, internal_error
-from datalens_service.logs import outline
+from datalens_service.base.logs import outline
+from datalens_service.base.wording import HEADER, Voice, spoken_to
 from datalens_service.store.patience import impatient
-from datalens_service.voices import HEADER, Voice, spoken_to
 
 UPLOAD_PATHS: Final = frozenset({"/v1/datasets", "/v1/generators"})
 _SENT_IMAGES: Final = re.compile(r"/v1/classifiers/[^/]+/predictions|/v1/jobs/[^/]+/individual-epsilon")

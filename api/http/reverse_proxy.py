@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from api.addresses import address, rooted_at
-from datalens_service.settings import ROOT_PATH, Settings
+from datalens_service.base.settings import ROOT_PATH, Settings
 
 HEADER: Final = "X-Forwarded-Prefix"
 

@@ -14,8 +14,8 @@ from pydantic import BaseModel, BeforeValidator, ValidationError
 from pydantic_core import PydanticCustomError
 from starlette.exceptions import HTTPException
 
-from datalens_service.gateways.openid_provider import CALLBACK
-from datalens_service.notation import NUL, RefusedMember, decimal_number, flag, json_value, whole_number
+from datalens_service.adapters.openid_provider import CALLBACK
+from datalens_service.base.parsing import NUL, RefusedMember, decimal_number, flag, json_value, whole_number
 
 _READERS: Final[dict[Any, Callable[[str], Any]]] = {float: decimal_number, int: whole_number, bool: flag}
 

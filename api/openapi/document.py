@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from api.problems.handlers import MEDIA_TYPE, Problem, document
 from api.problems.problem_types import PROBLEM_TYPES, ProblemType
 from api.security.permissions import find_rule
-from datalens_service.errors import BudgetExceeded, InvalidDataset, InvalidInput, RateLimited
+from datalens_service.base.errors import BudgetExceeded, InvalidDataset, InvalidInput, RateLimited
 
 Json = dict[str, Any]
 Responses = dict[int | str, Json]

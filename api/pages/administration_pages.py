@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Response
 from api.deps import LARGEST, After, ObjectId, ServicesDep
 from api.http.strictness import DIGITS
 from api.pages.views.rendering import PageRoute, VisitorDep
-from datalens_service.disclosure import public_part
+from datalens_service.base.audience import public_part
 from datalens_service.store.access import access_log, keys, usage, webhooks
 from datalens_service.store.database_clock import read_clock
 from datalens_service.store.jobs.events import EventType

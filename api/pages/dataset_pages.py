@@ -13,8 +13,8 @@ from api.pages.views.rendering import PageRoute, Visitor, VisitorDep
 from api.schemas.common import DatasetRead
 from api.schemas.datasets import ValidationRead
 from api.security.permissions import check_scope
-from datalens_service.data.readers import READERS, usual_suffixes
-from datalens_service.data.reading_choices import Encoding
+from datalens_service.data.intake.readers import READERS, usual_suffixes
+from datalens_service.data.intake.reading_choices import Encoding
 from datalens_service.services.dataset_declaration import DatasetForm
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.datasets import datasets, validations, views
@@ -23,7 +23,7 @@ from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.ledger import journal_pages
-from datalens_service.store.tables import LARGEST_UNITS
+from datalens_service.store.schema.tables import LARGEST_UNITS
 
 _RECENT: Final = 6
 _PAGE_SIZE: Final = 25

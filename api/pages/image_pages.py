@@ -10,14 +10,14 @@ from api.pages.views import image_viewer
 from api.pages.views.rendering import PageRoute, Visitor, VisitorDep
 from api.schemas.jobs import JobRead
 from api.security.permissions import check_scope
-from datalens_service.errors import InvalidInput, StateConflict
-from datalens_service.programs.sampling import PACKED_IMAGES
+from datalens_service.base.errors import InvalidInput, StateConflict
 from datalens_service.services.synthetic_files import Selection
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import Job
+from datalens_service.subprocesses.sampling import PACKED_IMAGES
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 

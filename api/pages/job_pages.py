@@ -16,11 +16,11 @@ from api.pages.views.rendering import PageRoute, Visitor, VisitorDep
 from api.schemas.common import BudgetRead
 from api.schemas.jobs import EventRead, JobRead
 from api.security.permissions import check_scope
+from datalens_service.base.errors import InvalidInput, NotFound, StateConflict
 from datalens_service.data.export import WRITERS
 from datalens_service.data.export.licence import LICENCES
-from datalens_service.errors import InvalidInput, NotFound, StateConflict
-from datalens_service.evaluation.report.verdict import judge
 from datalens_service.methods.registered import RegisteredMethod
+from datalens_service.report.verdict import judge
 from datalens_service.services import pricing
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.pricing import JobPrivacy

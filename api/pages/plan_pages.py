@@ -11,7 +11,7 @@ from api.pages.views.facts import dataset_facts
 from api.pages.views.planning import CHOICES, offer_encoders, read_form, suggest_request
 from api.pages.views.rendering import PageRoute, Visitor, VisitorDep
 from api.schemas.common import PlanRead, TrainingRequest
-from datalens_service.errors import DatalensError, StateConflict
+from datalens_service.base.errors import DatalensError, StateConflict
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.services import pricing
 from datalens_service.store.access import tenants

@@ -10,7 +10,7 @@ from api.deps import ServicesDep
 from api.pages.views.rendering import SIGN_IN, PageRoute, local_path, open_page, page
 from api.security import browser_sessions as cookies
 from api.security.browser_sessions import resume_session
-from datalens_service.errors import Unauthorized
+from datalens_service.base.errors import Unauthorized
 from datalens_service.store.access import browser_sessions
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)

@@ -10,8 +10,8 @@ from api.deps import Services, ServicesDep
 from api.pages.views.rendering import PageRoute, local_path, page
 from api.security import browser_sessions as cookies
 from api.security import sign_in_attempts as attempts
-from datalens_service.errors import Forbidden, NotFound, Unauthorized
-from datalens_service.gateways.openid_provider import CALLBACK, OpenIdProvider, ProviderUnavailableError
+from datalens_service.adapters.openid_provider import CALLBACK, OpenIdProvider, ProviderUnavailableError
+from datalens_service.base.errors import Forbidden, NotFound, Unauthorized
 from datalens_service.services.claims import identify
 from datalens_service.store.access import identities
 from datalens_service.store.access.browser_sessions import BrowserSession

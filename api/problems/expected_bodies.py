@@ -12,7 +12,7 @@ from typing import Any, Final
 from fastapi import Request
 from fastapi.routing import APIRoute
 
-from datalens_service.voices import Voice, current_voice, speak
+from datalens_service.base.wording import Voice, current_voice, speak
 
 JSON: Final = "application/json"
 FORM: Final = "multipart/form-data"

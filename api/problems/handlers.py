@@ -17,13 +17,13 @@ from api.addresses import Link, address
 from api.problems.expected_bodies import concerns_all, explain
 from api.problems.problem_types import BY_STATUS, INTERNAL, PROBLEM_TYPES, ProblemType
 from api.problems.request_errors import described, problem_errors
-from datalens_service.data.sandbox.sandbox import Refused
-from datalens_service.data.untrusted.validation_errors import BadFile
-from datalens_service.errors import BudgetExceeded, DatalensError, InvalidInput, RateLimited, StoreUnavailable
-from datalens_service.notation import Stated
+from datalens_service.base.errors import BudgetExceeded, DatalensError, InvalidInput, RateLimited, StoreUnavailable
+from datalens_service.base.parsing import Stated
+from datalens_service.base.wording import speak, spoken
+from datalens_service.data.intake.sandbox.sandbox import Refused
+from datalens_service.data.intake.untrusted.validation_errors import BadFile
 from datalens_service.store.disk import is_of_disk, unavailable
 from datalens_service.store.ledger.account_summary import AccountFigures
-from datalens_service.voices import speak, spoken
 
 MEDIA_TYPE: Final = "application/problem+json"
 PRIVATE: Final = {

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from datalens_service import errors
-from datalens_service.voices import speak
+from datalens_service.base import errors
+from datalens_service.base.wording import speak
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ _OTHERS: Final = (
         "method-not-allowed",
         "Method not allowed",
         405,
-        "The path exists and does not know this method.",
+        "The path exists but does not take this method.",
         "⟦use_allowed⟧.",
     ),
     ProblemType(

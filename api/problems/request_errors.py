@@ -6,7 +6,7 @@ Values are never repeated: only limits and names that the API itself declares.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from datalens_service.voices import Voice, current_voice, speak, speak_path
+from datalens_service.base.wording import Voice, current_voice, speak, speak_path
 
 Location = Sequence[str | int]
 

@@ -19,7 +19,7 @@ from api.schemas.access import (
     KeyRotation,
     UsageRead,
 )
-from datalens_service.disclosure import public_fields
+from datalens_service.base.audience import public_fields
 from datalens_service.store.access import access_log, keys, usage
 
 router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["access"])

@@ -12,7 +12,7 @@ from api.openapi import examples
 from api.openapi.document import file_content, ok, problems
 from api.schemas.releases import AddressRead, AddressRequest, ArtifactList, ArtifactRead, SigningKeyRead
 from api.security import signed_urls
-from datalens_service.errors import NotFound
+from datalens_service.base.errors import NotFound
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.store.access import access_log
 from datalens_service.store.access.keys import ApiKey

@@ -15,7 +15,7 @@ from api.schemas.audits import PrivacyAuditRead
 from api.schemas.common import Page
 from api.security.permissions import check_scope
 from datalens_service.audits.request import AuditRequest
-from datalens_service.errors import NotFound
+from datalens_service.base.errors import NotFound
 from datalens_service.services import audits as submitting
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.waiting import explain_waiting

@@ -23,15 +23,15 @@ from api.schemas.classifiers import (
 )
 from api.schemas.common import Page
 from api.uploads.receiver import FILE_FIELD, ImagesUploadDep, RecordUploadDep
+from datalens_service.base.errors import NotFound, StateConflict
 from datalens_service.data.dataset import Images
-from datalens_service.errors import NotFound, StateConflict
 from datalens_service.methods.descent.iterates import ITERATES_FILE
-from datalens_service.programs.individual_epsilon import RealisedEpsilon
 from datalens_service.services.synthetic_files import CARD
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs, released_models
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.jobs.released_models import CLASSIFIER
+from datalens_service.subprocesses.individual_epsilon import RealisedEpsilon
 
 CLASSIFIER_FILE: Final = "classifier.safetensors"
 

@@ -15,10 +15,10 @@ from api.problems.handlers import PRIVATE
 from api.schemas.common import DatasetRead, Page, PrivacyRead
 from api.schemas.datasets import DatasetRequest, DeletionReceipt, UploadedDataset, ValidationRead
 from api.uploads.receiver import FILE_FIELD, ReceivedFile, UploadDep
+from datalens_service.base.errors import StateConflict
 from datalens_service.data.export.png import encode_private_png, grid
-from datalens_service.data.readers import READERS
-from datalens_service.data.stored_dataset import load_dataset
-from datalens_service.errors import StateConflict
+from datalens_service.data.intake.readers import READERS
+from datalens_service.data.intake.stored_dataset import load_dataset
 from datalens_service.services import ingestion
 from datalens_service.services.dataset_declaration import DatasetForm
 from datalens_service.store.access import tenants
@@ -28,7 +28,7 @@ from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets, validations, views
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.datasets.private_modes import private_umask
-from datalens_service.store.datasets.record_store import RecordStore
+from datalens_service.store.datasets.record_files import RecordStore
 from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.ledger import account_summary, journal_pages
 

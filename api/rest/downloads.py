@@ -19,9 +19,9 @@ from api.released_jobs import (
     stored_file,
 )
 from api.security.permissions import check_may_see_private
-from datalens_service.errors import NotFound
-from datalens_service.evaluation.report import document
+from datalens_service.base.errors import NotFound
 from datalens_service.proof.job_proof import PROOF_FILE
+from datalens_service.report import document
 from datalens_service.services.synthetic_files import GENERATOR, BundleRequest
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs.jobs import Job

@@ -14,8 +14,8 @@ from api.released_jobs import IMAGES, SelectionDep, images_file
 from api.schemas.common import Page
 from api.schemas.releases import GeneratorForm, GeneratorRead
 from api.uploads.receiver import FILE_FIELD, GeneratorUploadDep
+from datalens_service.base.errors import StateConflict
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import StateConflict
 from datalens_service.services import generator_import
 from datalens_service.services.synthetic_files import CARD, GENERATOR, USUAL_IMAGES
 from datalens_service.store.datasets import datasets

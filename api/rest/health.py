@@ -10,9 +10,9 @@ from pydantic import BaseModel, Field
 from api.deps import Services, ServicesDep, caller
 from api.http import metrics
 from api.openapi.document import ok, problems
-from datalens_service.errors import StoreUnavailable
+from datalens_service.base.errors import StoreUnavailable
+from datalens_service.base.wording import speak
 from datalens_service.services.overview import overview
-from datalens_service.voices import speak
 
 router = APIRouter(tags=["health"])
 

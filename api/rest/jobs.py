@@ -12,8 +12,9 @@ from api.openapi.document import ok, problems
 from api.schemas.common import Page, TrainingRequest
 from api.schemas.jobs import CloneRequest, JobRead
 from api.schemas.labels import JobChanges
-from datalens_service.errors import InvalidInput
-from datalens_service.gateways.startup import check_disks
+from datalens_service.adapters.startup import check_disks
+from datalens_service.base.errors import InvalidInput
+from datalens_service.base.fields import Moment
 from datalens_service.planning.expectations import check_utility
 from datalens_service.services import encoders, pricing
 from datalens_service.services.dataset_declaration import IDENTIFIER
@@ -24,7 +25,6 @@ from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.jobs.jobs import Job, JobState
-from datalens_service.strict import Moment
 
 RETRY_AFTER_SECONDS: Final = 2
 

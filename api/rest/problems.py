@@ -12,8 +12,8 @@ from api.addresses import Link
 from api.openapi.document import ok
 from api.pages.views.rendering import page
 from api.problems.problem_types import PROBLEM_TYPES, ProblemType
-from datalens_service.copies import copied
-from datalens_service.errors import NotFound
+from datalens_service.base.copies import copied
+from datalens_service.base.errors import NotFound
 
 router = APIRouter(prefix="/problems", tags=["problems"])
 

@@ -16,8 +16,8 @@ from api.openapi.document import ok, problems
 from api.schemas.datasets import UploadRead
 from api.uploads import tus
 from api.uploads.receiver import build_metadata, label_in
-from datalens_service.data.readers import EMPTY
-from datalens_service.errors import InvalidDataset, UploadOffsetMismatch
+from datalens_service.base.errors import InvalidDataset, UploadOffsetMismatch
+from datalens_service.data.intake.readers import EMPTY
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.datasets import upload_room, upload_sessions
 from datalens_service.store.datasets.upload_sessions import PartialUpload

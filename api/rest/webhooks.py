@@ -10,7 +10,7 @@ from api.openapi import examples
 from api.openapi.document import ok
 from api.schemas.common import Page
 from api.schemas.webhooks import DeliveryRead, WebhookChange, WebhookCreate, WebhookCreated, WebhookList, WebhookRead
-from datalens_service.gateways.webhook_sender import check_target
+from datalens_service.adapters.webhook_sender import check_target
 from datalens_service.store.access import webhooks
 
 router = APIRouter(prefix="/v1/webhooks", route_class=StrictRoute, tags=["webhooks"])

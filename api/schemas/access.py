@@ -6,12 +6,12 @@ from typing import Self
 from pydantic import BaseModel, Field
 
 from api.schemas.common import NumberedPage, listed
-from datalens_service.copies import copied
+from datalens_service.base.copies import copied
+from datalens_service.base.fields import Integer, Moment, Strict
 from datalens_service.services.dataset_declaration import Label
 from datalens_service.store.access.access_log import AuditEntry
 from datalens_service.store.access.keys import ApiKey, KeyRequest
 from datalens_service.store.access.roles import Role, Scope
-from datalens_service.strict import Integer, Moment, Strict
 
 ROLES = {
     Role.OWNER: "owns the records; may do everything",

@@ -10,12 +10,12 @@ from api.schemas.common import listed
 from api.schemas.jobs import JobError, ProgressRead
 from datalens_service.audits.audit import AuditResult
 from datalens_service.audits.request import AttackName, AuditRequest, InversionEffort, Target
-from datalens_service.clock import utc_now  # noqa: TID251 (an estimate is shown, and decides nothing)
-from datalens_service.copies import copied
+from datalens_service.base.clock import utc_now  # noqa: TID251 (an estimate is shown, and decides nothing)
+from datalens_service.base.copies import copied
+from datalens_service.base.wording import speak
 from datalens_service.store.jobs.audits import StoredAudit
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.jobs.remaining_time import estimate_seconds_left
-from datalens_service.voices import speak
 
 AUDIT_STATES = {
     JobState.QUEUED: "waiting for a worker",

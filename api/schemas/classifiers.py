@@ -9,12 +9,12 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from api.addresses import Link
-from datalens_service.copies import copied
+from datalens_service.base.copies import copied
+from datalens_service.base.errors import InvalidInput
+from datalens_service.base.fields import Integer, Strict
 from datalens_service.data.dataset import Images
-from datalens_service.errors import InvalidInput
 from datalens_service.services.predictions import MOST_IMAGES, Predicted
 from datalens_service.store.jobs.released_models import StoredModel
-from datalens_service.strict import Integer, Strict
 
 Grey = Annotated[Integer, Field(ge=0, le=255)]
 Pixel = Grey | Annotated[list[Grey], Field(min_length=1, max_length=4)]

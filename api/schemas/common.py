@@ -7,9 +7,10 @@ from typing import Any, Final, Generic, Self, TypeVar
 from pydantic import BaseModel, Field
 
 from api.addresses import Link
-from datalens_service.copies import copied
+from datalens_service.base.copies import copied
+from datalens_service.base.fields import Flag, Integer, Strict
+from datalens_service.base.parsing import Stated
 from datalens_service.data.dataset import Schema
-from datalens_service.notation import Stated
 from datalens_service.planning.expectations import compare, expect, measure_machine
 from datalens_service.planning.reached import Comparison, Expectation
 from datalens_service.planning.requested_spec import RequestedSpec
@@ -24,8 +25,7 @@ from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.datasets.validations import Joined
 from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.ledger.account_summary import AccountFigures, AccountSummary
-from datalens_service.store.tables import DEFAULT_PRIORITY
-from datalens_service.strict import Flag, Integer, Strict
+from datalens_service.store.schema.tables import DEFAULT_PRIORITY
 
 Item = TypeVar("Item")
 

@@ -7,10 +7,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 from pydantic_core import PydanticCustomError
 
 from api.schemas.common import DatasetRead, NumberedPage
-from datalens_service.copies import copied
+from datalens_service.base.copies import copied
+from datalens_service.base.fields import PRINTABLE, Number, Strict
+from datalens_service.base.wording import spoken
+from datalens_service.data.intake.sandbox.exchange import Counts
+from datalens_service.data.intake.untrusted.validation_errors import BadFile
 from datalens_service.data.notices import Notice
-from datalens_service.data.sandbox.exchange import Counts
-from datalens_service.data.untrusted.validation_errors import BadFile
 from datalens_service.proof.hash_chain import Entry
 from datalens_service.services.dataset_declaration import IDENTIFIER, BudgetForm, DatasetForm
 from datalens_service.services.upload_reports import ClassReview
@@ -19,8 +21,6 @@ from datalens_service.store.datasets.upload_sessions import PartialUpload
 from datalens_service.store.datasets.validations import Joined, Validation
 from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.ledger.account_summary import AccountSummary
-from datalens_service.strict import PRINTABLE, Number, Strict
-from datalens_service.voices import spoken
 
 OWNER_ONLY: Final = "Private: it depends on the records. Do not pass it on."
 

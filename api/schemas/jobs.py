@@ -9,10 +9,12 @@ from pydantic import BaseModel, Field
 from api.addresses import Link
 from api.problems.problem_types import INTERNAL, PROBLEM_TYPES
 from api.schemas.common import NumberedPage, TrainingRequest, listed
-from datalens_service.clock import utc_now  # noqa: TID251 (an estimate is shown, and decides nothing)
-from datalens_service.copies import copied
+from datalens_service.base.clock import utc_now  # noqa: TID251 (an estimate is shown, and decides nothing)
+from datalens_service.base.copies import copied
+from datalens_service.base.fields import Flag, Integer, Number, Strict
+from datalens_service.base.parsing import Stated
+from datalens_service.base.wording import speak
 from datalens_service.evaluation.settings import EvaluationSettings
-from datalens_service.notation import Stated
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.accounting import Charge, stated_epsilon
 from datalens_service.services.dataset_declaration import IDENTIFIER
@@ -23,8 +25,6 @@ from datalens_service.store.jobs.events import Event, EventType
 from datalens_service.store.jobs.jobs import Job, JobState, Progress
 from datalens_service.store.jobs.released_models import CLASSIFIER, GENERATOR
 from datalens_service.store.jobs.remaining_time import estimate_seconds_left
-from datalens_service.strict import Flag, Integer, Number, Strict
-from datalens_service.voices import speak
 
 JOB_STATES: Final = {
     JobState.QUEUED: "accepted, its budget reserved, waiting for a worker",

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field, StringConstraints
 
-from datalens_service.strict import Strict
+from datalens_service.base.fields import Strict
 
 _NO_NUL: Final = r"^[^\x00]*$"
 _TAGS: Final = 20

@@ -8,12 +8,12 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, Field
 
 from api.addresses import Link
-from datalens_service.copies import copied
+from datalens_service.base.copies import copied
+from datalens_service.base.fields import Integer, Strict
+from datalens_service.base.signatures import ALGORITHM, PublicKey
 from datalens_service.services.dataset_declaration import Label
-from datalens_service.signatures import ALGORITHM, PublicKey
 from datalens_service.store.datasets.artifacts import Artifact, Audience
 from datalens_service.store.jobs.released_models import StoredModel
-from datalens_service.strict import Integer, Strict
 
 MOST_SECONDS = 3600
 """Longest life of a signed address."""

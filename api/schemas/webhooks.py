@@ -6,11 +6,11 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, Field, StringConstraints
 
-from datalens_service.copies import copied
+from datalens_service.base.copies import copied
+from datalens_service.base.fields import Flag, Strict
+from datalens_service.base.wording import speak
 from datalens_service.store.access.webhooks import Delivery, Webhook
 from datalens_service.store.jobs.events import EventType
-from datalens_service.strict import Flag, Strict
-from datalens_service.voices import speak
 
 Url = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2048)]
 Events = Annotated[list[EventType], Field(min_length=1, max_length=len(EventType))]

@@ -12,7 +12,7 @@ from starlette.types import Message, Receive, Scope, Send
 from api.http.middleware import Middleware
 from api.problems.handlers import answer_withheld
 from api.security.permissions import find_rule
-from datalens_service.errors import StoreUnavailable
+from datalens_service.base.errors import StoreUnavailable
 from datalens_service.store.access import access_log
 from datalens_service.store.access.tenants import OWNED
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from fastapi import Request, Response
 
-from datalens_service.errors import Unauthorized
+from datalens_service.base.errors import Unauthorized
 from datalens_service.store.access import browser_sessions
 from datalens_service.store.access.browser_sessions import LIFETIME_SECONDS, BrowserSession
 from datalens_service.store.database import Database

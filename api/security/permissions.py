@@ -6,10 +6,10 @@ An operation that is missing here is for owners only and is audited; a test dema
 from dataclasses import dataclass
 from typing import Final
 
-from datalens_service.errors import Forbidden
+from datalens_service.base.errors import Forbidden
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.access.roles import Role, Scope
-from datalens_service.store.tables import DEFAULT_TENANT
+from datalens_service.store.schema.tables import DEFAULT_TENANT
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from limits.errors import StorageError
 from limits.storage import MemoryStorage, RedisStorage
 from limits.strategies import MovingWindowRateLimiter
 
-from datalens_service.errors import RateLimited
-from datalens_service.settings import Settings
+from datalens_service.base.errors import RateLimited
+from datalens_service.base.settings import Settings
 from datalens_service.store.access.keys import ApiKey
 
 _WINDOW_SECONDS: Final = 10

@@ -14,8 +14,8 @@ from typing import Final
 from fastapi import Request, Response
 from itsdangerous import BadSignature
 
-from datalens_service.errors import Unauthorized
-from datalens_service.gateways.openid_provider import Secrets
+from datalens_service.adapters.openid_provider import Secrets
+from datalens_service.base.errors import Unauthorized
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_clock, read_database_clock
 from datalens_service.store.installation import Purpose, create_signer

@@ -13,14 +13,14 @@ from itsdangerous import BadData
 from itsdangerous.encoding import base64_decode, base64_encode
 from pydantic import ValidationError
 
-from datalens_service.errors import Forbidden
+from datalens_service.base.errors import Forbidden
+from datalens_service.base.fields import Frozen
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.datasets.artifacts import Artifact, ArtifactStore
 from datalens_service.store.installation import Purpose, create_signer
-from datalens_service.strict import Frozen
 
 _EXPIRED: Final = "This address has expired; ask for a new one."
 

@@ -32,7 +32,7 @@ from api.schemas.classifiers import (
 from api.schemas.datasets import DatasetRequest
 from api.schemas.releases import GeneratorForm
 from api.uploads.multipart import FormReader
-from datalens_service.errors import InvalidInput
+from datalens_service.base.errors import InvalidInput
 from datalens_service.services.dataset_declaration import DatasetForm
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.datasets import upload_room

@@ -22,7 +22,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from api.addresses import inner_path
 from api.http.middleware import Middleware
-from datalens_service.errors import (
+from datalens_service.base.errors import (
     ChecksumMismatch,
     ProtocolMismatch,
     UploadLocked,

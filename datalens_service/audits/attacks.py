@@ -11,8 +11,8 @@ import scipy
 from numpy.typing import NDArray
 
 from datalens_service.audits.membership import Scores
+from datalens_service.base.errors import InvalidInput
 from datalens_service.data.dataset import Images, Labels, Split
-from datalens_service.errors import InvalidInput
 from datalens_service.models.generators.generator import Generator
 
 if TYPE_CHECKING:

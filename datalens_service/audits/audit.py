@@ -15,10 +15,10 @@ from datalens_service.audits.attacks import MEMBERSHIP, Evidence, measure_fit
 from datalens_service.audits.inversion_figures import InversionFigures
 from datalens_service.audits.membership import MembershipFigures, measure
 from datalens_service.audits.subgroups import ClassFigures, GroupFigures, measure_classes, measure_groups
+from datalens_service.base.fields import Frozen, Integer
 from datalens_service.data.dataset import Dataset, Split
-from datalens_service.evaluation.report.verdict import judge_attack, judge_inversion
 from datalens_service.models.released import ReleasedModel
-from datalens_service.strict import Frozen, Integer
+from datalens_service.report.verdict import judge_attack, judge_inversion
 
 PRIVATE_READS = ("attacks",)
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.audits.membership import CONFIDENCE, Interval
-from datalens_service.strict import Frozen, Integer
+from datalens_service.base.fields import Frozen, Integer
 
 NOTE: Final = (
     "Of one record's contribution alone, as in a batch of one: a real step shows the sum of many. A small error proves "

@@ -11,8 +11,8 @@ import scipy
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from datalens_service.errors import InvalidInput
-from datalens_service.evaluation.report.attacks import RocPoint
+from datalens_service.base.errors import InvalidInput
+from datalens_service.report.attacks import RocPoint
 
 Scores = NDArray[np.float64]
 Interval = tuple[float, float]

@@ -18,9 +18,9 @@ from datalens_service.audits.inversion_figures import (
     measure_errors,
 )
 from datalens_service.audits.targets import ARCHITECTURE
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.data.dataset import Dataset, Images, Schema
 from datalens_service.data.export.png import encode_private_png
-from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import GradientSum, VonMisesFisherSum
 from datalens_service.mechanisms.private_records import Rows
 from datalens_service.mechanisms.unit_records import as_tensors

@@ -9,9 +9,9 @@ from pydantic import Field, model_validator
 from datalens_service.audits.attacks import ATTACKS, INVERSION, MEMBERSHIP
 from datalens_service.audits.audit import AuditSettings
 from datalens_service.audits.inversion_figures import InversionSettings
+from datalens_service.base.fields import Frozen, Integer
+from datalens_service.base.wording import speak
 from datalens_service.spec import Device, TrainingSpec
-from datalens_service.strict import Frozen, Integer
-from datalens_service.voices import speak
 
 AttackName = Literal["loss_threshold", "reference", "likelihood_ratio", "inversion"]
 _DEFAULT: Final[tuple[AttackName, ...]] = ("loss_threshold", "reference", "likelihood_ratio")

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from datalens_service.audits.attacks import Evidence, Fits
 from datalens_service.audits.membership import CONFIDENCE, Interval
-from datalens_service.errors import InvalidInput
+from datalens_service.base.errors import InvalidInput
 
 _FEWEST = 10
 """With fewer candidates on either side, no figure is given."""

@@ -26,8 +26,8 @@ from datalens_service.audits.audit import (
     state_result,
     take_units,
 )
+from datalens_service.base.errors import InvalidInput
 from datalens_service.data.dataset import Dataset, Split
-from datalens_service.errors import InvalidInput
 from datalens_service.evaluation.metrics.reference import find_caveats, others_than
 from datalens_service.models.released import ReleasedModel
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from uvicorn._types import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
 
-    from datalens_service.settings import Settings
+    from datalens_service.base.settings import Settings
 
 APPLICATION: Final = "api.main:create_app"
 """Factory of the web application, as one would name it to uvicorn; the command line imports nothing of the API."""

@@ -6,6 +6,7 @@ import typer
 from typer.core import TyperGroup
 
 from datalens_service import __version__
+from datalens_service.base.wording import Voice, spoken_to
 from datalens_service.cli import output
 from datalens_service.cli.commands import (
     audit,
@@ -27,7 +28,6 @@ from datalens_service.cli.failures import HELP, ExitCode, reported
 from datalens_service.cli.option_groups import Commands
 from datalens_service.cli.options import AsJson
 from datalens_service.cli.output import prepare_streams, unheard
-from datalens_service.voices import Voice, spoken_to
 
 _AS_JSON = "datalens.wants_json"
 

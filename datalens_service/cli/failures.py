@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import typer
 
+from datalens_service.base.errors import DatalensError, InsufficientStorage
 from datalens_service.cli import output
 from datalens_service.cli.output import drop_broken, is_unread
 from datalens_service.client import ClientError
-from datalens_service.errors import DatalensError, InsufficientStorage
 
 
 @contextmanager

@@ -10,10 +10,10 @@ from typing import Annotated, Literal, TypeVar
 
 import typer
 
+from datalens_service.base.errors import InvalidInput
+from datalens_service.base.parsing import decimal_number, whole_number
 from datalens_service.data.image_sizes import ImageSize, parse_size
 from datalens_service.data.preparation_settings import Colour, Fit
-from datalens_service.errors import InvalidInput
-from datalens_service.notation import decimal_number, whole_number
 
 Parsed = TypeVar("Parsed", int, float, ImageSize)
 

@@ -7,18 +7,18 @@ from typing import Any
 from pydantic import BaseModel, Field
 from rich.console import Group, RenderableType
 
+from datalens_service.base.wording import spoken
 from datalens_service.cli import output
 from datalens_service.evaluation import METRICS
 from datalens_service.evaluation.measures import STATUS_LABELS, written
-from datalens_service.evaluation.report.verdict import Figures, judge
-from datalens_service.local.local_run import LocalRun
-from datalens_service.programs.sampling import PACKED_IMAGES
+from datalens_service.jobs.embedded_run import EmbeddedRun
+from datalens_service.report.verdict import Figures, judge
 from datalens_service.services.pricing import JobPrivacy
 from datalens_service.spec import PlanSummary
 from datalens_service.store.datasets.artifacts import Audience
 from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.jobs.jobs import Job, JobState
-from datalens_service.voices import spoken
+from datalens_service.subprocesses.sampling import PACKED_IMAGES
 
 
 class Outcome(BaseModel):
@@ -37,18 +37,18 @@ class Outcome(BaseModel):
     error: dict[str, Any] | None
 
 
-def build_outcome(local_run: LocalRun, dataset: StoredDataset, job: Job) -> Outcome:
+def build_outcome(embedded_run: EmbeddedRun, dataset: StoredDataset, job: Job) -> Outcome:
     """Deliver the files of a job that succeeded, and put the rest together."""
-    files = local_run.deliver(job, dataset) if job.state is JobState.SUCCEEDED else {}
+    files = embedded_run.deliver(job, dataset) if job.state is JobState.SUCCEEDED else {}
     cost = PlanSummary.model_validate(job.price)
     report = json.loads(files["report.json"].read_text(encoding="utf-8")) if files else None
     return Outcome(
         job_id=job.id,
         state=job.state,
         method=job.spec["method"]["name"],
-        out=local_run.out,
+        out=embedded_run.out,
         files=files,
-        audiences=local_run.list_audiences(job) if files else {},
+        audiences=embedded_run.list_audiences(job) if files else {},
         privacy=JobPrivacy.from_job(job, cost.about(dataset.schema)),
         measures=[] if report is None else report["measures"],
         person_caveats=[] if report is None else report.get("person_caveats", []),

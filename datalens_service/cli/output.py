@@ -20,10 +20,10 @@ from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.text import Text
 
+from datalens_service.base.errors import DatalensError
+from datalens_service.base.parsing import spell_number
+from datalens_service.base.wording import spoken
 from datalens_service.client import ClientError
-from datalens_service.errors import DatalensError
-from datalens_service.notation import spell_number
-from datalens_service.voices import spoken
 
 _MAX_LISTED_FILES: Final = 20
 

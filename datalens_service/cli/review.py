@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import typer
 
+from datalens_service.base.errors import InvalidInput
 from datalens_service.cli import output
 from datalens_service.client import ClientError
-from datalens_service.errors import InvalidInput
 
 if TYPE_CHECKING:
     from datalens_service.client import ImageSchema, NoticeInfo, ReviewInfo

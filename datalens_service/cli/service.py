@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from rich.console import RenderableType
 
+from datalens_service.base.wording import Voice
 from datalens_service.cli import options, output
 from datalens_service.client import DEFAULT_URL, Client, ClientError, is_loopback
-from datalens_service.voices import Voice
 
 if TYPE_CHECKING:
-    from datalens_service.settings import Settings
+    from datalens_service.base.settings import Settings
 
 KEY_FILE: Final = "api-key"
 """Name of the file in data_dir in which `datalens serve` leaves its first key, readable by its user only.
@@ -66,7 +66,7 @@ def load_service_settings(
     Raises:
         InvalidInput: A variable or option is unusable.
     """
-    from datalens_service.settings import Settings, convert_validation_errors
+    from datalens_service.base.settings import Settings, convert_validation_errors
 
     with convert_validation_errors():
         environment = Settings()

@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from datalens_service.base.errors import InvalidInput, InvalidSpec
+from datalens_service.base.parsing import RefusedMember, json_value
 from datalens_service.cli import options
-from datalens_service.cli.complaints import describe_error
-from datalens_service.errors import InvalidInput, InvalidSpec
-from datalens_service.notation import RefusedMember, json_value
+from datalens_service.cli.error_messages import describe_error
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from datalens_service.data.dataset import Schema
-    from datalens_service.data.reading_choices import ReadingChoices
+    from datalens_service.data.intake.reading_choices import ReadingChoices
     from datalens_service.spec import TrainingSpec
 
 _EVALUATION = "evaluation."

@@ -200,7 +200,7 @@ class JobOperations:
         parser, retry_policy = EventParser(after), RetryPolicy(patience)
         while not parser.ended:
             headers = {"Accept": "text/event-stream", "Last-Event-ID": str(parser.last_id)}
-            broken = ServiceUnreachable("The stream of events ended before its job, again and again.")
+            broken = ServiceUnreachable("The stream of events ended repeatedly before the job did.")
             try:
                 for line in self._transport.iter_lines(f"/v1/jobs/{job_id}/events", headers):
                     retry_policy.reset()

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import httpx2
 
+from datalens_service.base.wording import HEADER, Voice
 from datalens_service.client import requests
 from datalens_service.client.errors import ClientError
 from datalens_service.client.responses import (
@@ -17,7 +18,6 @@ from datalens_service.client.responses import (
     raise_for_problem,
     unexpected_response,
 )
-from datalens_service.voices import HEADER, Voice
 
 
 class Transport:

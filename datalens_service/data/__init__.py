@@ -5,19 +5,19 @@ A file that cannot be used is refused by InvalidDataset, with a sentence that sa
 
 from pathlib import Path
 
-from datalens_service.data.assembly import assemble, with_preparation, with_public_test
+from datalens_service.base.errors import InvalidDataset
 from datalens_service.data.dataset import Upload
+from datalens_service.data.intake.assembly import assemble, with_preparation, with_public_test
+from datalens_service.data.intake.persons import note_splits
+from datalens_service.data.intake.readers import READERS, recognised
+from datalens_service.data.intake.readers.base import ClassNames, Reader
+from datalens_service.data.intake.reading_choices import AS_IT_IS, ReadingChoices
+from datalens_service.data.intake.schema_inference import inspect, without_constant_images
+from datalens_service.data.intake.untrusted.images import STRICT, PictureDecoder
+from datalens_service.data.intake.untrusted.limits import DEFAULT_LIMITS, PREPARE_LIMITS, Limits
+from datalens_service.data.intake.untrusted.source import Source, open_source
 from datalens_service.data.notices import Notice
-from datalens_service.data.persons import note_splits
 from datalens_service.data.privacy_units import UnitDeclaration
-from datalens_service.data.readers import READERS, recognised
-from datalens_service.data.readers.base import ClassNames, Reader
-from datalens_service.data.reading_choices import AS_IT_IS, ReadingChoices
-from datalens_service.data.schema_inference import inspect, without_constant_images
-from datalens_service.data.untrusted.images import STRICT, PictureDecoder
-from datalens_service.data.untrusted.limits import DEFAULT_LIMITS, PREPARE_LIMITS, Limits
-from datalens_service.data.untrusted.source import Source, open_source
-from datalens_service.errors import InvalidDataset
 
 
 def detect(path: Path, choices: ReadingChoices = AS_IT_IS, *, limits: Limits = DEFAULT_LIMITS) -> str:
@@ -75,7 +75,7 @@ def choose_decoder(choices: ReadingChoices) -> PictureDecoder:
     """Return the decoder of the images; the library that reads DICOM is imported where it may be needed."""
     if choices.preparation is None:
         return STRICT
-    from datalens_service.data.preparation.pictures import preparing_decoder
+    from datalens_service.data.intake.preparation.pictures import preparing_decoder
 
     return preparing_decoder(choices.preparation)
 

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from datalens_service.base.audience import Private
+from datalens_service.base.errors import InvalidDataset
+from datalens_service.base.fields import Frozen
 from datalens_service.data.image_sizes import MAXIMUM_SIDE
 from datalens_service.data.preparation_settings import PrepareSettings
-from datalens_service.disclosure import Private
-from datalens_service.errors import InvalidDataset
-from datalens_service.strict import Frozen
 
 PRIVATE_READS = ("reading the upload",)
 

@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from datalens_service.data.assembly import build_upload
+from datalens_service.base.errors import WorkerUnavailable
 from datalens_service.data.dataset import Split, Upload
-from datalens_service.errors import WorkerUnavailable
+from datalens_service.data.intake.assembly import build_upload
 
 _LARGEST_VALUE: Final = 16
 _TEST_SHARE: Final = 0.2

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, computed_field
 
-from datalens_service.voices import speak
+from datalens_service.base.wording import speak
 
 EXAMPLES: Final = 5
 """Most examples of one notice; all cases are counted."""

@@ -15,8 +15,8 @@ import hmac
 import numpy as np
 from numpy.typing import NDArray
 
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.data.dataset import Labels, check_partition_key
-from datalens_service.errors import InvalidSpec
 
 Shards = NDArray[np.int64]
 

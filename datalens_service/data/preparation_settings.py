@@ -5,8 +5,8 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
+from datalens_service.base.fields import Frozen, Integer
 from datalens_service.data.image_sizes import MAXIMUM_SIDE, MINIMUM_SIDE, ImageSize
-from datalens_service.strict import Frozen, Integer
 
 
 class Fit(StrEnum):

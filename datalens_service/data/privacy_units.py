@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from pydantic import Field
 
+from datalens_service.base.fields import Frozen, Integer
 from datalens_service.data.dataset import NOBODY, GroupIds, UnitIds
-from datalens_service.strict import Frozen, Integer
 
 MAXIMUM_RECORDS_PER_UNIT = 1000
 NAME_PATTERN = r"^[\w -]{1,40}$"

@@ -14,10 +14,10 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from datalens_service import logs
+from datalens_service.base import logs
+from datalens_service.base.audience import Private
+from datalens_service.base.errors import InvalidSpec, PersonsInBothSplits, WorkerUnavailable
 from datalens_service.data.dataset import Dataset, Images, Labels
-from datalens_service.disclosure import Private
-from datalens_service.errors import InvalidSpec, PersonsInBothSplits, WorkerUnavailable
 from datalens_service.evaluation.measures import (
     ClassFigure,
     ConfusionTable,

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
+from datalens_service.base.fields import Flag, Frozen, Integer
+from datalens_service.base.plugins import EXTRACTORS, list_plugins
+from datalens_service.base.wording import speak
 from datalens_service.data.dataset import Schema
 from datalens_service.mechanisms.accuracy import DEFAULT_NOISE_STDDEV
-from datalens_service.plugins import EXTRACTORS, list_plugins
 from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
-from datalens_service.strict import Flag, Frozen, Integer
-from datalens_service.voices import speak
 
 BUILT_IN: Final = ("domain", "random", "inception")
 PLUGINS: Final = tuple(entry.name for entry in list_plugins(EXTRACTORS))

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from datalens_service.base.errors import InvalidInput, StateConflict, WorkerUnavailable
 from datalens_service.client import Client, Format
 from datalens_service.client.earlier_names import accept_earlier_names
-from datalens_service.errors import InvalidInput, StateConflict, WorkerUnavailable
 
 _REPORT = "report.json"
 _LARGEST_REPORT = 2**24

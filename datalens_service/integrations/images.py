@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from PIL import Image
 
+from datalens_service.base.errors import InvalidInput
 from datalens_service.client import Client
 from datalens_service.client.earlier_names import accept_earlier_names
 from datalens_service.data import read_upload
@@ -19,7 +20,6 @@ from datalens_service.data.dataset import Images, Labels
 from datalens_service.data.export import WRITERS
 from datalens_service.data.export.image_folder import class_folders
 from datalens_service.data.export.release_archive import SUMS
-from datalens_service.errors import InvalidInput
 
 if TYPE_CHECKING:
     from torch import Tensor

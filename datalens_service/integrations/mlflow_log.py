@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final
 
+from datalens_service.base.errors import InvalidInput, WorkerUnavailable
+from datalens_service.base.parsing import spell_number
 from datalens_service.client import Client
-from datalens_service.errors import InvalidInput, WorkerUnavailable
-from datalens_service.notation import spell_number
 from datalens_service.privacy.guarantee import report_guarantee
 
 _PREFIX: Final = "datalens"

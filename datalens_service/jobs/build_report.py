@@ -9,32 +9,31 @@ from typing import Final
 
 from datalens_service.audits.audit import AuditResult
 from datalens_service.audits.request import AuditRequest
-from datalens_service.copies import copied
-from datalens_service.errors import DatalensError
+from datalens_service.base.copies import copied
+from datalens_service.base.errors import DatalensError
+from datalens_service.base.plugins import find_origin
+from datalens_service.base.settings import Settings
+from datalens_service.base.source_commit import source_commit
 from datalens_service.evaluation.evaluate import Evaluation
-from datalens_service.evaluation.report.attacks import AttackFinding
-from datalens_service.evaluation.report.build import JournalFacts, MethodFacts, Report
-from datalens_service.evaluation.report.disclosures import Recomputation
-from datalens_service.evaluation.report.document import Product
-from datalens_service.evaluation.report.privacy_statement import (
-    Lifetime,
-    PrivacyStatement,
-    first_releases,
-    privacy_statement,
-)
-from datalens_service.evaluation.report.result_wording import PUBLIC_IMAGES
 from datalens_service.mechanisms import PlannedRelease
 from datalens_service.methods.sums.record_sums import describe_working_size
-from datalens_service.plugins import find_origin
 from datalens_service.privacy.accounting import UNITS_PER_MU_SQUARED, NeighboringRelation, delta_beside, round_up
 from datalens_service.privacy.poisson_sampling import PoissonSampling
 from datalens_service.privacy.recomputation import GaussianReleases, composed_epsilon, discrete_releases
 from datalens_service.proof.job_proof import AccountProof, build_account_proof
 from datalens_service.proof.proof_verification import check_draws
-from datalens_service.run import Result
+from datalens_service.report.attacks import AttackFinding
+from datalens_service.report.build import JournalFacts, MethodFacts, Report
+from datalens_service.report.disclosures import Recomputation
+from datalens_service.report.document import Product
+from datalens_service.report.privacy_statement import (
+    Lifetime,
+    PrivacyStatement,
+    first_releases,
+    privacy_statement,
+)
+from datalens_service.report.result_wording import PUBLIC_IMAGES
 from datalens_service.services.audits import about_job, describe
-from datalens_service.settings import Settings
-from datalens_service.source_commit import source_commit
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
@@ -42,6 +41,7 @@ from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.audits import StoredAudit
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.ledger.account_summary import entries, summarize_account
+from datalens_service.training import Result
 
 # A stated ε is rounded up to four digits and comes from charges rounded up to whole units.
 _AGREEMENT: Final = 1e-3
@@ -108,7 +108,7 @@ def recomputed(privacy: PrivacyStatement) -> Recomputation:
     except DatalensError as error:
         return Recomputation(by=by, epsilon=None, delta=privacy.delta, agrees=None, note=error.detail)
     if not math.isfinite(epsilon):
-        note = "The privacy loss is beyond what it can tell; an ε of that size promises nothing."
+        note = "The privacy loss is too large to be stated; an ε of that size promises nothing."
         return Recomputation(by=by, epsilon=None, delta=privacy.delta, agrees=None, note=note)
     lost = privacy.headline.units - sum(release.cost() for release in privacy.releases)
     # A charge whose release was lost is in the headline and not among the releases: more is no contradiction.

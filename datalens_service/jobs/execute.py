@@ -12,12 +12,10 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from datalens_service import logs
 from datalens_service.audits.request import AuditRequest
-from datalens_service.checkpoint import Checkpoints
-from datalens_service.data.dataset import Dataset, Schema
-from datalens_service.data.stored_dataset import load_dataset
-from datalens_service.errors import (
+from datalens_service.base import logs
+from datalens_service.base.checkpoint import Checkpoints
+from datalens_service.base.errors import (
     CheckpointMismatch,
     FileDamaged,
     JobStopped,
@@ -27,6 +25,9 @@ from datalens_service.errors import (
     StoreUnavailable,
     WorkerUnavailable,
 )
+from datalens_service.base.settings import Settings
+from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.data.intake.stored_dataset import load_dataset
 from datalens_service.evaluation.evaluate import NOTHING, PENDING, Evaluation
 from datalens_service.jobs.build_report import build_job_report, build_proof
 from datalens_service.jobs.failures import check_disk, describe_problem
@@ -40,20 +41,19 @@ from datalens_service.jobs.run_audit import AuditRun
 from datalens_service.jobs.run_evaluation import EvaluationContext, measure
 from datalens_service.methods import ExecutionOptions, Plan
 from datalens_service.planning.resources import expect_memory
-from datalens_service.run import Observer, Result, run
 from datalens_service.services import encoders, pricing
-from datalens_service.settings import Settings
 from datalens_service.spec import Device, TrainingSpec
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.datasets import StoredDataset
-from datalens_service.store.datasets.record_store import RecordStore
+from datalens_service.store.datasets.record_files import RecordStore
 from datalens_service.store.installation import signing_key
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.account import JobAccount
+from datalens_service.training import Observer, Result, run
 
 PRIVATE_READS = ("training", "attacks")
 
@@ -212,7 +212,7 @@ def _release_plan(database: Database, job: Job, spec: TrainingSpec, schema: Sche
     # The version that stored this job kept only the price.
     plan = spec.plan(schema)
     if plan.cost() != job.price.get("units"):
-        raise StateConflict("This version would run the job otherwise than its budget was reserved; submit it again.")
+        raise StateConflict("This version plans the job differently from the plan that was reserved; submit it again.")
     return plan
 
 

@@ -4,7 +4,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from datalens_service.errors import ContributionFailed, DatalensError, InsufficientStorage, OutOfMemory
+from datalens_service.base.errors import ContributionFailed, DatalensError, InsufficientStorage, OutOfMemory
 from datalens_service.mechanisms.confined import lacks_memory
 from datalens_service.store.disk import check_writable, is_full
 

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from datalens_service.base.errors import NotFound
+from datalens_service.base.parsing import decimal_text
+from datalens_service.base.settings import Settings
 from datalens_service.data.dataset import Labels, Upload
-from datalens_service.data.stored_dataset import load_dataset
-from datalens_service.errors import NotFound
+from datalens_service.data.intake.stored_dataset import load_dataset
 from datalens_service.evaluation import EvaluationSettings, Measure
 from datalens_service.evaluation.evaluate import PROTOCOL, predicting
 from datalens_service.evaluation.metrics import classifiers, downstream
@@ -20,13 +22,11 @@ from datalens_service.mechanisms import AccuracyCount
 from datalens_service.mechanisms.accuracy import Answers
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.released import ReleasedModel
-from datalens_service.notation import decimal_text
 from datalens_service.privacy.accounting import Charge, stated_epsilon
 from datalens_service.privacy.randomness import NoiseSource
-from datalens_service.settings import Settings
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
-from datalens_service.store.datasets.record_store import RecordStore
+from datalens_service.store.datasets.record_files import RecordStore
 from datalens_service.store.jobs import jobs, leases, measurements
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.jobs.leases import Lease

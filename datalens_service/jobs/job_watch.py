@@ -16,17 +16,17 @@ from typing import Final
 import structlog
 from sqlalchemy.orm import Session
 
-from datalens_service.errors import JobStopped, StaleLease, StoreUnavailable
+from datalens_service.base.errors import JobStopped, StaleLease, StoreUnavailable
+from datalens_service.base.progress import Phase
 from datalens_service.jobs.failures import Exit
 from datalens_service.jobs.private_folder import PrivateFolder
-from datalens_service.phases import Phase
-from datalens_service.run import Observer
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.jobs.leases import Lease, Requests
 from datalens_service.store.ledger import aggregates
-from datalens_service.store.tables import JobRow
+from datalens_service.store.schema.tables import JobRow
+from datalens_service.training import Observer
 
 log = structlog.get_logger()
 
@@ -163,7 +163,7 @@ class JobWatch:
             cancels = _may_cancel(requests, *reached)
             if not cancels and (not requests.pause or self._draws(session, row)):
                 return
-            log.warning("request not heard between two steps, process ends", job_id=self._lease.job_id)
+            log.warning("request not noticed between two steps, process ends", job_id=self._lease.job_id)
             code = self._cancel(session, row) if cancels else _give_back(session, row)
         if code == Exit.ENDED:
             self._private.remove_job()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from datalens_service.errors import InvalidSpec, OutOfMemory
+from datalens_service.base.errors import InvalidSpec, OutOfMemory
 from datalens_service.mechanisms.confined import lacks_memory
 from datalens_service.planning.resources import expect_memory
 from datalens_service.spec import TrainingSpec

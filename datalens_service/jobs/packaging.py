@@ -10,10 +10,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from datalens_service.errors import JobStopped
-from datalens_service.evaluation.report.build import owner_view, releasable_view
-from datalens_service.evaluation.report.card import card
-from datalens_service.evaluation.report.html import page
+from datalens_service.base.errors import JobStopped
+from datalens_service.base.progress import Phase
+from datalens_service.base.signatures import SigningKey
 from datalens_service.jobs.release_files import (
     DRAWN,
     JobFile,
@@ -22,12 +21,13 @@ from datalens_service.jobs.release_files import (
     released_files,
     report_pictures,
 )
-from datalens_service.phases import Phase
 from datalens_service.proof.job_proof import ACCOUNT_FILE, PROOF_FILE, JobProof, Proof
-from datalens_service.run import Observer
-from datalens_service.signatures import SigningKey
+from datalens_service.report.build import owner_view, releasable_view
+from datalens_service.report.card import card
+from datalens_service.report.html import page
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs.leases import Lease
+from datalens_service.training import Observer
 
 
 def package(artifacts: ArtifactStore, lease: Lease, contents: ReleaseContents, observe: Observer) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from datalens_service.errors import NotFound
+from datalens_service.base.errors import NotFound
 from datalens_service.store.database import Database
 from datalens_service.store.disk import translated
 from datalens_service.store.jobs import jobs

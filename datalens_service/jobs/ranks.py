@@ -10,11 +10,11 @@ from typing import NamedTuple, Protocol, final
 
 import structlog
 
+from datalens_service.base.process_group import SINGLE_PROCESS, ProcessGroup
+from datalens_service.base.settings import Settings
 from datalens_service.data.dataset import Upload
-from datalens_service.data.stored_dataset import load_dataset
-from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
-from datalens_service.settings import Settings
-from datalens_service.store.datasets.record_store import RecordStore
+from datalens_service.data.intake.stored_dataset import load_dataset
+from datalens_service.store.datasets.record_files import RecordStore
 
 PRIVATE_READS = ("training",)
 

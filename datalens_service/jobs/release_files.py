@@ -13,20 +13,20 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from datalens_service.base.progress import Tell
+from datalens_service.base.signatures import SigningKey
 from datalens_service.data.export import WRITERS, WrittenImages, sample_grid
 from datalens_service.data.export.model_card import model_card
 from datalens_service.data.export.png import encode_png, encode_public_png
-from datalens_service.evaluation.report.build import Report
-from datalens_service.evaluation.report.card import card
-from datalens_service.evaluation.report.pictures import Pictures, draw_pictures
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.released import ReleasedFile, ReleasedModel
-from datalens_service.phases import Tell
-from datalens_service.programs.sampling import PACKED_IMAGES
 from datalens_service.proof.job_proof import AccountProof
-from datalens_service.signatures import SigningKey
+from datalens_service.report.build import Report
+from datalens_service.report.card import card
+from datalens_service.report.pictures import Pictures, draw_pictures
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs.leases import Lease
+from datalens_service.subprocesses.sampling import PACKED_IMAGES
 
 SAMPLES: Final = "samples.png"
 MODEL_CARD: Final = "README.md"

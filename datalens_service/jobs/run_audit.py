@@ -6,21 +6,21 @@ from datalens_service.audits.audit import AuditResult, AuditSettings, Train
 from datalens_service.audits.reconstruction import NO_MODEL, Reconstruction, invert_records
 from datalens_service.audits.request import AuditRequest, RehearsedMethod, ReleasedJob, UnprotectedNetwork
 from datalens_service.audits.targets import attack_released_model, rehearse, train_unprotected
+from datalens_service.base.progress import Phase
 from datalens_service.data.dataset import Dataset
 from datalens_service.methods import DpSgd, ExecutionOptions
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.released import ReleasedModel
-from datalens_service.phases import Phase
 from datalens_service.privacy.accounting import mu_of_units
 from datalens_service.privacy.budget import UnchargedAccount
-from datalens_service.run import Observer, run
 from datalens_service.services import encoders
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs import audits, jobs
 from datalens_service.store.jobs.leases import Lease
+from datalens_service.training import Observer, run
 
 
 @dataclass

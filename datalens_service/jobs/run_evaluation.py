@@ -8,10 +8,9 @@ from typing import TypeVar
 
 import structlog
 
-from datalens_service import logs
-from datalens_service.data.dataset import Dataset, Upload
-from datalens_service.disclosure import Private
-from datalens_service.errors import (
+from datalens_service.base import logs
+from datalens_service.base.audience import Private
+from datalens_service.base.errors import (
     BudgetExceeded,
     InvalidSpec,
     JobStopped,
@@ -21,6 +20,9 @@ from datalens_service.errors import (
     StateConflict,
     StoreUnavailable,
 )
+from datalens_service.base.progress import Phase
+from datalens_service.base.settings import Settings
+from datalens_service.data.dataset import Dataset, Upload
 from datalens_service.evaluation import Measure, Unavailable
 from datalens_service.evaluation.evaluate import (
     FAILED,
@@ -38,14 +40,12 @@ from datalens_service.jobs.job_watch import ShutdownRequested
 from datalens_service.methods import LabelledMoments, Moments, PooledMoments
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.released import ReleasedModel
-from datalens_service.phases import Phase
 from datalens_service.planning.presets import build_baseline
 from datalens_service.privacy.budget import UnchargedAccount
-from datalens_service.run import Observer, Result, run
-from datalens_service.settings import Settings
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
 from datalens_service.store.jobs.leases import Lease
+from datalens_service.training import Observer, Result, run
 
 PRIVATE_READS = ("baselines and figures of training images",)
 

@@ -26,7 +26,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from datalens_service.errors import ContributionFailed
+from datalens_service.base.errors import ContributionFailed
 from datalens_service.mechanisms.confined import FAILED, confined, confined_items
 
 _ENDED, _FAILED, _LACKS_MEMORY = "ended", "failed", "lacks memory"
@@ -37,7 +37,7 @@ _CONTRIBUTIONS: Final = "datalens_service.mechanisms."
 
 
 class Apart:
-    """Call each function in a process that is forked for it."""
+    """Calls each function in a process that is forked for it."""
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         (made,) = _ask_once(lambda: [function(*arguments)])

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal, final
 import numpy as np
 from pydantic import Field
 
+from datalens_service.base.fields import Integer
 from datalens_service.mechanisms.votes import Directions, VoteMechanism, VoteParameters
 from datalens_service.privacy.randomness import Integers
-from datalens_service.strict import Integer
 
 if TYPE_CHECKING:
     import torch

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, NoReturn, Protocol, TypeVar
 
-from datalens_service.errors import ContributionFailed
+from datalens_service.base.errors import ContributionFailed
 
 Made = TypeVar("Made")
 
@@ -61,7 +61,7 @@ class Calls(Protocol):
 
 
 class CallsHere:
-    """Call each function in this process."""
+    """Calls each function in this process."""
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return confined(function, *arguments)

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from datalens_service.base.fields import Integer
 from datalens_service.mechanisms.topagg import sign_votes
 from datalens_service.mechanisms.votes import Directions, TopKParameters, VoteMechanism, VoteParameters
 from datalens_service.privacy.randomness import Integers
-from datalens_service.strict import Integer
 
 if TYPE_CHECKING:
     import torch

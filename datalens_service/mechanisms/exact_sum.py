@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from datalens_service.errors import InvalidInput
+from datalens_service.base.errors import InvalidInput
 from datalens_service.mechanisms.confined import refused
 from datalens_service.privacy.randomness import Integers
 

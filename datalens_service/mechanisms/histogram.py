@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 from scipy.special import ndtri
 
-from datalens_service.errors import InvalidSpec
+from datalens_service.base.errors import InvalidSpec
+from datalens_service.base.fields import Integer
 from datalens_service.mechanisms.votes import Directions, VoteMechanism, VoteParameters
 from datalens_service.privacy.randomness import Integers
-from datalens_service.strict import Integer
 
 if TYPE_CHECKING:
     import torch

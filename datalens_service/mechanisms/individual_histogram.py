@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from datalens_service.base.parsing import Stated
 from datalens_service.mechanisms.base import Example, Mechanism
 from datalens_service.mechanisms.confined import refused
 from datalens_service.mechanisms.exact_sum import ExactSum
-from datalens_service.notation import Stated
 from datalens_service.privacy.accounting import NeighboringRelation, round_up
 from datalens_service.privacy.randomness import Integers
 

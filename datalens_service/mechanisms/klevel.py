@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from datalens_service.base.fields import Integer
 from datalens_service.mechanisms.votes import Directions, VoteMechanism, VoteParameters, zero_rows_that_are_not_finite
 from datalens_service.privacy.randomness import Integers
-from datalens_service.strict import Integer
 
 if TYPE_CHECKING:
     import torch

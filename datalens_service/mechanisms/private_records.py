@@ -22,10 +22,10 @@ from typing import IO, Any, Final, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from datalens_service.base.progress import Tell, be_silent
 from datalens_service.data.dataset import Dataset, Labels, Schema, UnitIds
 from datalens_service.mechanisms.base import Account, Mechanism
 from datalens_service.mechanisms.confined import HERE, Calls, prepared
-from datalens_service.phases import Tell, be_silent
 from datalens_service.privacy.randomness import NoiseSource
 
 PRIVATE_READS = ("training",)

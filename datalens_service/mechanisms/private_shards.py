@@ -20,10 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from datalens_service.base.errors import CheckpointMismatch, InvalidInput
+from datalens_service.base.process_group import ProcessGroup, TorchProcessGroup
 from datalens_service.data.dataset import Dataset, Schema, Upload
 from datalens_service.data.partition import assign_shards, members
 from datalens_service.data.shard_batches import ShardBatch, ShardSampler
-from datalens_service.errors import CheckpointMismatch, InvalidInput
 from datalens_service.mechanisms.apart import Child, Replies
 from datalens_service.mechanisms.base import Account, Mechanism
 from datalens_service.mechanisms.confined import HERE, confined, confined_items, prepared
@@ -36,7 +37,6 @@ from datalens_service.mechanisms.votes import (
     VoteMechanism,
 )
 from datalens_service.privacy.randomness import NoiseSource
-from datalens_service.process_group import ProcessGroup, TorchProcessGroup
 
 PRIVATE_READS = ("training",)
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from datalens_service.base.errors import InvalidInput, InvalidSpec
 from datalens_service.data.dataset import UnitIds
-from datalens_service.errors import InvalidInput, InvalidSpec
 from datalens_service.mechanisms.base import Account, Mechanism
 from datalens_service.mechanisms.gradient_sum import GradientChunk
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows, Vault, WallBroken, check_function

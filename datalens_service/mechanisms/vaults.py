@@ -14,8 +14,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from datalens_service.base.errors import CheckpointMismatch
 from datalens_service.data.dataset import Dataset
-from datalens_service.errors import CheckpointMismatch
 from datalens_service.mechanisms.base import Account, Mechanism
 from datalens_service.mechanisms.confined import HERE, Calls
 from datalens_service.mechanisms.private_records import PrivateRecords, Vault, WallBroken

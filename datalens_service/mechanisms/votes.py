@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from datalens_service.errors import InvalidSpec
+from datalens_service.base.errors import InvalidSpec
+from datalens_service.base.fields import Integer, Number
 from datalens_service.mechanisms.base import Example, Mechanism
 from datalens_service.mechanisms.confined import refused
 from datalens_service.mechanisms.exact_sum import ExactSum, check_range
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.randomness import Integers
-from datalens_service.strict import Integer, Number
 
 if TYPE_CHECKING:
     import torch

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final, Self
 
 from pydantic import Field
 
+from datalens_service.base.fields import Frozen
 from datalens_service.data.dataset import Schema
 from datalens_service.mechanisms import AnyMechanism, PlannedRelease
 from datalens_service.mechanisms.private_records import PrivateRecords
@@ -15,7 +16,6 @@ from datalens_service.methods.facts import Facts, Levels
 from datalens_service.methods.script import RunInputs, Script
 from datalens_service.models.public_source import NO_PUBLIC_INPUTS, PublicInputs
 from datalens_service.privacy.accounting import Charge, NeighboringRelation, limit_units
-from datalens_service.strict import Frozen
 
 _BYTES_OF_A_PIXEL: Final = 27
 """Bytes per record and channel: 60,000 images of MNIST are measured in 2.1 GiB."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.data.dataset import Images, Labels, Schema
-from datalens_service.errors import InvalidSpec
 from datalens_service.models.public_source import PublicSource
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ import typing
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from datalens_service.errors import StateConflict
+from datalens_service.base.errors import StateConflict
+from datalens_service.base.plugins import list_plugins, load
 from datalens_service.methods import AnyMethod, Method
 from datalens_service.methods.facts import PublicUse
 from datalens_service.methods.voting.rivals import RIVALS
-from datalens_service.plugins import list_plugins, load
-from datalens_service.wall_rules import find_complaints_of_modules
+from datalens_service.methods.wall_rules import find_complaints_of_modules
 
 BUILT_IN: Final = frozenset({kind.model_fields["name"].default for kind in typing.get_args(AnyMethod)} | RIVALS.keys())
 """Names of methods that belong to this product."""

@@ -5,7 +5,7 @@
         ...
         return Outcome(Generator(...))
 
-A driver (`training.py`) makes the releases. So a script holds no account, no noise and no sum, and an error of a
+A driver (`driver.py`) makes the releases. So a script holds no account, no noise and no sum, and an error of a
 contribution never reaches it. One script begins with another's by `yield from`; a choice by a noisy count is an
 ordinary condition.
 """
@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from datalens_service.errors import InvalidSpec
+from datalens_service.base.errors import InvalidSpec
+from datalens_service.base.process_group import SINGLE_PROCESS, ProcessGroup
+from datalens_service.base.progress import Tell, be_silent
 from datalens_service.mechanisms import Mechanism
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
 from datalens_service.models.generators.generator import Generator
-from datalens_service.phases import Tell, be_silent
 from datalens_service.privacy.randomness import TrainingRandomness
-from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
 
 if TYPE_CHECKING:
-    from datalens_service.checkpoint import State
+    from datalens_service.base.checkpoint import State
     from datalens_service.mechanisms.private_records import PrivateRecords
     from datalens_service.mechanisms.private_shards import PrivateShards
     from datalens_service.mechanisms.unit_records import UnitRecords

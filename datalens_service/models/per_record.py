@@ -26,7 +26,7 @@ from torch.nn.functional import linear
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
-from datalens_service.errors import InvalidSpec, WorkerUnavailable
+from datalens_service.base.errors import InvalidSpec, WorkerUnavailable
 from datalens_service.models.linear_taps import LinearTaps
 
 _ROWS: Final = 16

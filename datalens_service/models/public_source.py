@@ -5,7 +5,7 @@ from typing import Final
 
 from pydantic import Field
 
-from datalens_service.strict import Frozen
+from datalens_service.base.fields import Frozen
 
 
 class PublicSource(Frozen):

@@ -12,8 +12,8 @@ import numpy as np
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
+from datalens_service.base.errors import InvalidInput
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InvalidInput
 
 
 class ReleasedFile(NamedTuple):

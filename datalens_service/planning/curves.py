@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InvalidSpec
-from datalens_service.methods.appearance import FAIR_EVIDENCE, count_evidence, is_drowned
+from datalens_service.methods.expected_quality import FAIR_EVIDENCE, count_evidence, is_drowned
 from datalens_service.planning.job_names import choose
 from datalens_service.planning.reached import Measured
 from datalens_service.privacy.accounting import mu_for_epsilon

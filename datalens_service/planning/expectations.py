@@ -19,13 +19,15 @@ from typing import Any, Final
 
 import numpy as np
 
+from datalens_service.base.errors import DatalensError, LowUtility
+from datalens_service.base.progress import Phase
+from datalens_service.base.wording import speak
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import DatalensError, LowUtility
 from datalens_service.evaluation.settings import MOST_ENCODED
 from datalens_service.methods import AnyMethod, LabelledPool
-from datalens_service.methods.appearance import FAIR_EVIDENCE, Looks, judge_looks
+from datalens_service.methods.expected_quality import FAIR_EVIDENCE, Looks, judge_looks
 from datalens_service.methods.facts import LEAST_EVIDENCE
-from datalens_service.phases import Phase
 from datalens_service.planning import curves, resources
 from datalens_service.planning.curves import count_planned_evidence
 from datalens_service.planning.job_names import OFFERED, POOL, TITLES, choose
@@ -33,7 +35,6 @@ from datalens_service.planning.presets import DEFAULT_PRESET, explain_auto, pres
 from datalens_service.planning.reached import Alternative, Comparison, Expectation, Measured, tell_range
 from datalens_service.privacy.accounting import mu_for_epsilon
 from datalens_service.spec import PlanSummary, TrainingSpec
-from datalens_service.voices import speak
 
 _BETTER: Final = 5
 """A classifier is recommended if it is better than images by so many points."""

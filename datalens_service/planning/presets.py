@@ -23,8 +23,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Literal, get_args
 
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import (
     ClippedRowsParameters,
     HistogramParameters,

@@ -6,7 +6,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from datalens_service.methods.appearance import Looks
+from datalens_service.methods.expected_quality import Looks
 
 # Three seeds say little about their spread, one nothing: percentage points, and those times the root of the units, of
 # seeds of `python -m benchmarks.panel`.

@@ -4,8 +4,9 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
+from datalens_service.base.errors import InvalidSpec
+from datalens_service.base.fields import Frozen
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InvalidSpec
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.planning.presets import DEFAULT_PRESET, PRESETS, Purpose, plan_named, preset
 from datalens_service.privacy.accounting import default_delta
@@ -21,7 +22,6 @@ from datalens_service.spec import (
     TrainingSpec,
     WantedDevice,
 )
-from datalens_service.strict import Frozen
 
 
 def _check_preset(name: str) -> str:

@@ -21,8 +21,8 @@ from typing import Final, NamedTuple
 
 from scipy.special import log_ndtr
 
-from datalens_service.errors import BudgetExceeded, InfeasiblePlan, InvalidDelta, InvalidSpec
-from datalens_service.notation import PrivacyParameter
+from datalens_service.base.errors import BudgetExceeded, InfeasiblePlan, InvalidDelta, InvalidSpec
+from datalens_service.base.parsing import PrivacyParameter
 
 UNITS_PER_MU_SQUARED = 10**15
 SLACK_UNITS_PER_DELTA = 10**18

@@ -5,7 +5,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from datalens_service.errors import BudgetExceeded, StateConflict
+from datalens_service.base.errors import BudgetExceeded, StateConflict
 from datalens_service.privacy.accounting import units_held_for_slack
 from datalens_service.privacy.partitioned_passes import Block
 

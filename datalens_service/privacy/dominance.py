@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from datalens_service.errors import InfeasiblePlan, InvalidSpec, WorkerUnavailable
+from datalens_service.base.errors import InfeasiblePlan, InvalidSpec, WorkerUnavailable
 from datalens_service.privacy.accounting import UNITS_PER_MU_SQUARED, NeighboringRelation
 from datalens_service.privacy.sampled import LOSS_INTERVAL, poisson_sampled_losses
 

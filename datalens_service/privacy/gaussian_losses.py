@@ -12,7 +12,7 @@ from dp_accounting.pld import privacy_loss_distribution as distributions
 from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
 from numpy.typing import NDArray
 
-from datalens_service.errors import WorkerUnavailable
+from datalens_service.base.errors import WorkerUnavailable
 
 Floats = NDArray[np.float64]
 

@@ -7,7 +7,7 @@ that none of them can promise more than another: ε is about one privacy unit, a
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from datalens_service.notation import decimal_text
+from datalens_service.base.parsing import decimal_text
 from datalens_service.privacy.accounting import Charge, stated_epsilon
 
 RECORD: Final = "record"

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from datalens_service.errors import InvalidSpec
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.privacy.accounting import UNITS_PER_MU_SQUARED, cost_units, epsilon_of_units
 from datalens_service.privacy.randomness import Integers
 
@@ -132,6 +132,7 @@ class SampledAccountant:
     def _converted(self, divergences: Floats, delta: float) -> float:
         from dp_accounting.rdp import compute_epsilon
 
+        # Another conversion than that of the job may come out above it; the guarantee of the job holds in any case.
         return min(self._worst_epsilon, float(compute_epsilon(_ORDERS, divergences.tolist(), delta)[0]))
 
 

@@ -12,7 +12,7 @@ from typing import Final, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from datalens_service.errors import InvalidSpec
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.privacy.accounting import UNITS_PER_MU_SQUARED, Charge, NeighboringRelation
 from datalens_service.privacy.poisson_sampling import LARGEST_UNITS, PoissonSampling
 from datalens_service.privacy.randomness import Booleans, NoiseSource

@@ -12,7 +12,7 @@ from typing import Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from datalens_service.errors import InvalidSpec
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.privacy.accounting import (
     SLACK_UNITS_PER_DELTA,
     SMOOTHING_VARIANCE,

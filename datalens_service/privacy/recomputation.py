@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from scipy.special import log_ndtr, ndtr
 
-from datalens_service.errors import InvalidInput, WorkerUnavailable
-from datalens_service.notation import decimal_text
+from datalens_service.base.errors import InvalidInput, WorkerUnavailable
+from datalens_service.base.parsing import decimal_text
 
 RESOLUTION: Final = 1e-5
 """Bound of the distance of a recomputed ε above the true one."""

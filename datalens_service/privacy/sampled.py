@@ -10,7 +10,7 @@ import functools
 import math
 from typing import Any, Final
 
-from datalens_service.errors import InvalidDelta, InvalidSpec
+from datalens_service.base.errors import InvalidDelta, InvalidSpec
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.recomputation import pld_accountant
 

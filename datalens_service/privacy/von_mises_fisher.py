@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-from datalens_service.errors import InvalidInput
+from datalens_service.base.errors import InvalidInput
 
 Floats = NDArray[np.float64]
 Uniforms = Callable[[int], Floats]

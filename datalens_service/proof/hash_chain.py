@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from datalens_service.errors import DatalensError, LedgerCorrupt
+from datalens_service.base.errors import DatalensError, LedgerCorrupt
 from datalens_service.privacy.accounting import units_held_for_slack
 
 GENESIS = "0" * 64
@@ -136,6 +136,7 @@ class Balance:
         Raises:
             LedgerCorrupt: It does not fit behind the previous ones; its number is in the sentence and in `extra`.
         """
+        # First the link, so that nothing of an altered entry is booked.
         self._check_link(entry)
         self.head_seq, self.head_hash = entry.seq, entry.hash
         self._book(entry)
@@ -159,6 +160,7 @@ class Balance:
             raise broken(entry.account_id, entry.seq, "was altered: its content does not match its hash")
         if entry.previous_hash != self.head_hash:
             raise broken(entry.account_id, entry.seq, "does not follow the entry before it")
+        # A second opening would set the limit anew, with all charges forgotten.
         if (entry.kind == EntryKind.OPEN) != (entry.seq == 1):
             raise broken(entry.account_id, entry.seq, "opens an account in the wrong place")
 
@@ -174,6 +176,7 @@ class Balance:
             case EntryKind.CHARGE:
                 self._spend(job, entry, entry.units, entry.slack)
             case EntryKind.RECOVERED:
+                # The charge was made, whether its reservation is still known or not: it takes what is there.
                 reserved = min(entry.units, self.reserved[job]), min(entry.slack, self.reserved_slack[job])
                 self._spend(job, entry, *reserved)
             case EntryKind.SETTLE:
@@ -232,6 +235,7 @@ def broken(account_id: str, seq: int, complaint: str) -> LedgerCorrupt:
 
 def budget_label(epsilon: float, delta: float) -> str:
     """Return the label of the first entry, which binds ε and δ of the account into its chain."""
+    # By repr, which reads back as the same double.
     return f"epsilon={epsilon!r} delta={delta!r}"
 
 

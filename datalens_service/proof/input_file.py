@@ -12,8 +12,8 @@ from typing import Any, Final, NoReturn
 
 from pydantic_core import from_json
 
-from datalens_service.data.untrusted.zip_archive import starts_like_zip
-from datalens_service.errors import InvalidInput
+from datalens_service.base.errors import InvalidInput
+from datalens_service.data.intake.untrusted.zip_archive import starts_like_zip
 from datalens_service.proof.job_proof import ACCOUNT_FORMAT, PROOF_FILE, PROOF_FORMAT
 
 _LARGEST_PROOF: Final = 2**28

@@ -15,9 +15,9 @@ from typing import Any, Final, Literal, Self
 
 from pydantic import AwareDatetime, Field
 
-from datalens_service.errors import LedgerCorrupt
+from datalens_service.base.errors import LedgerCorrupt
+from datalens_service.base.fields import Finite
 from datalens_service.proof.hash_chain import SPENDS, Entry
-from datalens_service.strict import Finite
 
 LARGEST_UNITS: Final = 2**63 - 1
 """The largest number of a database; it keeps the numbers of a forged proof printable."""

@@ -15,17 +15,17 @@ from typing import Final, Literal, NamedTuple
 
 from pydantic import Field
 
-from datalens_service.evaluation.report.build import Report
-from datalens_service.evaluation.report.card import Card
-from datalens_service.evaluation.report.document import Product
+from datalens_service.base.fields import Finite
+from datalens_service.base.parsing import Stated
+from datalens_service.base.signatures import PublicKey, Signature, SignatureInvalid, signer
 from datalens_service.mechanisms import PlannedRelease
-from datalens_service.notation import Stated
 from datalens_service.privacy.accounting import Charge as AccountCharge
 from datalens_service.privacy.accounting import stated_epsilon
 from datalens_service.proof.hash_chain import SPENDS, Balance, Entry, follow
 from datalens_service.proof.job_charges import LARGEST_UNITS, Charge, chain_charges
-from datalens_service.signatures import PublicKey, Signature, SignatureInvalid, signer
-from datalens_service.strict import Finite
+from datalens_service.report.build import Report
+from datalens_service.report.card import Card
+from datalens_service.report.document import Product
 
 PROOF_FORMAT: Final = "datalens-bundle/2"
 PROOF_FILE: Final = "privacy.json"

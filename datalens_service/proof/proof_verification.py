@@ -17,16 +17,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from pydantic import ValidationError
 
-from datalens_service.errors import LedgerCorrupt
-from datalens_service.evaluation.report.card import CardMechanism
-from datalens_service.evaluation.report.privacy_statement import (
-    classify_epsilon,
-    current_tier,
-    first_releases,
-)
+from datalens_service.base.errors import LedgerCorrupt
+from datalens_service.base.parsing import decimal_text
+from datalens_service.base.signatures import PublicKey
 from datalens_service.mechanisms import AnyMechanism, IndividualHistogram, PlannedRelease
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
-from datalens_service.notation import decimal_text
 from datalens_service.privacy.accounting import NeighboringRelation, delta_beside, round_up
 from datalens_service.privacy.poisson_sampling import PoissonSampling
 from datalens_service.privacy.randomness import COIN_BITS
@@ -54,7 +49,12 @@ from datalens_service.proof.job_proof import (
     name_signer,
 )
 from datalens_service.proof.verdict import Examination, Subject, Verdict, judge
-from datalens_service.signatures import PublicKey
+from datalens_service.report.card import CardMechanism
+from datalens_service.report.privacy_statement import (
+    classify_epsilon,
+    current_tier,
+    first_releases,
+)
 
 _ZERO_OUT, _REPLACE_ONE = NeighboringRelation.ZERO_OUT, NeighboringRelation.REPLACE_ONE
 

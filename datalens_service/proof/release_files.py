@@ -15,10 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
-from datalens_service.data.untrusted.entries import is_plain
-from datalens_service.data.untrusted.zip_archive import starts_like_zip
+from datalens_service.base.signatures import SignatureInvalid
+from datalens_service.data.intake.untrusted.entries import is_plain
+from datalens_service.data.intake.untrusted.zip_archive import starts_like_zip
 from datalens_service.proof.verdict import NotChecked
-from datalens_service.signatures import SignatureInvalid
 
 _UNREADABLE: Final = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError)
 _LOCAL_HEADER: Final = struct.Struct("<4s2x2H4x3L2H")

@@ -7,14 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Final, NoReturn
 
+from datalens_service.base.signatures import PublicKey, SignatureInvalid, parse_document, signer, unsigned
 from datalens_service.data.export.release_archive import SUMS, SUMS_FORMAT, SUMS_SIGNATURE
-from datalens_service.evaluation.report import document
 from datalens_service.proof import proof_verification
 from datalens_service.proof.input_file import read_content
 from datalens_service.proof.job_proof import PROOF_FILE, SIGNATURE, ExpectedKey, name_signer
 from datalens_service.proof.release_files import ReleaseFiles, is_release, release_files
 from datalens_service.proof.verdict import NotChecked, Subject, Verdict, judge
-from datalens_service.signatures import PublicKey, SignatureInvalid, parse_document, signer, unsigned
+from datalens_service.report import document
 
 FILES: Final = "files"
 SUMS_LINE: Final = "archive signature"

@@ -10,8 +10,8 @@ from typing import Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
-from datalens_service.errors import InvalidInput, LedgerCorrupt, ReportIncomplete
-from datalens_service.signatures import SignatureInvalid
+from datalens_service.base.errors import InvalidInput, LedgerCorrupt, ReportIncomplete
+from datalens_service.base.signatures import SignatureInvalid
 
 Status = Literal["holds", "contradiction", "not checked"]
 

@@ -12,7 +12,7 @@ from datalens_service.audits.request import (
     Target,
     UnprotectedNetwork,
 )
-from datalens_service.errors import DatalensError
+from datalens_service.base.errors import DatalensError
 from datalens_service.services import audits
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database

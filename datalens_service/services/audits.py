@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from datalens_service.adapters.dispatch import Dispatcher
 from datalens_service.audits.audit import FEWEST_UNITS
 from datalens_service.audits.reconstruction import check_invertible
 from datalens_service.audits.request import (
@@ -13,9 +14,8 @@ from datalens_service.audits.request import (
 )
 from datalens_service.audits.subgroups import check_groups
 from datalens_service.audits.targets import FEWEST_TEST_IMAGES, units_per_model
+from datalens_service.base.errors import InvalidSpec, StateConflict
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InvalidSpec, StateConflict
-from datalens_service.gateways.dispatch import Dispatcher
 from datalens_service.methods import AnyMethod
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.services import pricing

@@ -2,13 +2,13 @@
 
 from sqlalchemy.orm import Session
 
-from datalens_service.notation import decimal_text
+from datalens_service.base.parsing import decimal_text
 from datalens_service.store.access import access_log
 from datalens_service.store.database import Database
 from datalens_service.store.ledger import ledger
 from datalens_service.store.ledger.account_summary import AccountSummary, read_account, summarize_row
 from datalens_service.store.ledger.recovery import check_log, in_step_with_log
-from datalens_service.store.tables import DatasetRow
+from datalens_service.store.schema.tables import DatasetRow
 
 
 def raise_budget(database: Database, dataset_id: str, epsilon: float, *, reason: str, actor: str) -> AccountSummary:

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from datalens_service.errors import Forbidden, InvalidInput, NotFound
-from datalens_service.settings import Settings
+from datalens_service.base.errors import Forbidden, InvalidInput, NotFound
+from datalens_service.base.settings import Settings
 from datalens_service.store.access import tenants
 from datalens_service.store.access.identities import Identity
 from datalens_service.store.access.roles import SCOPES, Role, Scope
 from datalens_service.store.database import Database
-from datalens_service.store.tables import DEFAULT_TENANT
+from datalens_service.store.schema.tables import DEFAULT_TENANT
 
 _NAMES: Final = ("name", "preferred_username", "email", "sub")
 _NAMELESS: Final = "somebody without a name"

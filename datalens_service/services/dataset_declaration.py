@@ -4,14 +4,14 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AliasChoices, Field, StringConstraints, field_validator, model_validator
 
+from datalens_service.base.errors import InvalidDataset
+from datalens_service.base.fields import PRINTABLE, Flag, Integer, Number, Strict
+from datalens_service.base.wording import speak
 from datalens_service.data.image_sizes import SizeText, parse_size
+from datalens_service.data.intake.readers.base import check_class_names
+from datalens_service.data.intake.reading_choices import Column, Encoding, ReadingChoices
 from datalens_service.data.preparation_settings import Fit, PrepareSettings
 from datalens_service.data.privacy_units import MAXIMUM_RECORDS_PER_UNIT, NAME_PATTERN, UnitDeclaration
-from datalens_service.data.readers.base import check_class_names
-from datalens_service.data.reading_choices import Column, Encoding, ReadingChoices
-from datalens_service.errors import InvalidDataset
-from datalens_service.strict import PRINTABLE, Flag, Integer, Number, Strict
-from datalens_service.voices import speak
 
 IDENTIFIER: Final = r"^[A-Za-z0-9_-]+$"
 """Pattern of ids; anything else is refused before it reaches the database, which takes no NUL."""

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Final
 
-from datalens_service.data.sandbox.encoder import MOST_BYTES
-from datalens_service.errors import InvalidInput
+from datalens_service.base.errors import InvalidInput
+from datalens_service.data.intake.sandbox.encoder import MOST_BYTES
 from datalens_service.methods.base import Method
 from datalens_service.models.encoders.onnx_file import ONNX, OnnxEncoder
 from datalens_service.store.datasets.artifacts import ArtifactStore

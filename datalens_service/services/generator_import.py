@@ -13,7 +13,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 from safetensors import SafetensorError
 
-from datalens_service.errors import InvalidInput
+from datalens_service.base.errors import InvalidInput
 from datalens_service.models.generators.generator import Generator
 from datalens_service.services.synthetic_files import ImageRequest, make_file
 from datalens_service.store.database import Database

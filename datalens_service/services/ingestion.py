@@ -20,22 +20,22 @@ from typing import Any, Final
 
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import to_second
+from datalens_service.base.clock import to_second
+from datalens_service.base.errors import NotFound, StateConflict, StoreUnavailable
+from datalens_service.base.settings import Settings
 from datalens_service.data.dataset import Schema
+from datalens_service.data.intake.sandbox.sandbox import Confinement, Decoded, decode
+from datalens_service.data.intake.stored_dataset import load_dataset
 from datalens_service.data.notices import Notices
-from datalens_service.data.sandbox.sandbox import Confinement, Decoded, decode
-from datalens_service.data.stored_dataset import load_dataset
-from datalens_service.errors import NotFound, StateConflict, StoreUnavailable
 from datalens_service.services.dataset_declaration import BudgetForm, DatasetForm
 from datalens_service.services.upload_reports import ClassReview, Reading
-from datalens_service.settings import Settings
 from datalens_service.store.access import keys
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_clock
 from datalens_service.store.datasets import datasets, validations, views
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
-from datalens_service.store.datasets.record_store import RecordStore, records_folder
+from datalens_service.store.datasets.record_files import RecordStore, records_folder
 from datalens_service.store.datasets.upload_sessions import partial_files
 from datalens_service.store.datasets.validations import Validation
 from datalens_service.store.datasets.views import DatasetView

@@ -8,8 +8,8 @@ from typing import Final
 
 import structlog
 
-from datalens_service import logs
-from datalens_service.errors import StoreUnavailable
+from datalens_service.base import logs
+from datalens_service.base.errors import StoreUnavailable
 from datalens_service.store.charge_log import LogIndex
 from datalens_service.store.database import Database
 from datalens_service.store.ledger.recovery import begin_audit, finish_audit

@@ -11,14 +11,14 @@ from datetime import datetime, timedelta
 from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import Session
 
-from datalens_service.disclosure import AllPublic, Public
+from datalens_service.base.audience import AllPublic, Public
 from datalens_service.proof.hash_chain import EntryKind
-from datalens_service.store import job_totals
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger.account_summary import AccountSummary, summarize_row
-from datalens_service.store.tables import AccountRow, DatasetRow, JobRow, LedgerEntryRow
+from datalens_service.store.schema import job_totals
+from datalens_service.store.schema.tables import AccountRow, DatasetRow, JobRow, LedgerEntryRow
 
 _MINUTE = timedelta(minutes=1)
 _HOUR = timedelta(hours=1)

@@ -15,13 +15,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from datalens_service.base.errors import InvalidInput
+from datalens_service.base.settings import Settings
 from datalens_service.data.dataset import Images, Schema
-from datalens_service.data.sandbox.sandbox import Confinement, decode_images
-from datalens_service.errors import InvalidInput
-from datalens_service.programs.child_program import Places, run_program
-from datalens_service.programs.individual_epsilon import RealisedEpsilon, check_one_record
-from datalens_service.settings import Settings
+from datalens_service.data.intake.sandbox.sandbox import Confinement, decode_images
 from datalens_service.store.disk import lock_folder, translated
+from datalens_service.subprocesses.child_program import Places, run_program
+from datalens_service.subprocesses.individual_epsilon import RealisedEpsilon, check_one_record
 
 MOST_IMAGES: Final = 1_000
 MOST_BYTES: Final = 2**26
@@ -65,7 +65,7 @@ class Predictions:
         most = max(1, min(MOST_IMAGES, _MOST_PROBABILITIES // schema.num_classes))
         with self._received(sent, schema, most) as (images, names):
             out = images.with_name("probabilities.npy")
-            run_program("datalens_service.programs.prediction", classifier, images, out, seconds=SECONDS)
+            run_program("datalens_service.subprocesses.prediction", classifier, images, out, seconds=SECONDS)
             return Predicted(np.asarray(np.load(out, allow_pickle=False)), names)
 
     def realise_epsilon(self, iterates: Path, schema: Schema, sent: Path | Images, label: int) -> RealisedEpsilon:
@@ -82,7 +82,7 @@ class Predictions:
             # In a file: others on the machine can see the command line.
             labels, out = images.with_name("labels.npy"), images.with_name("epsilon.json")
             np.save(labels, np.array([label]))
-            program = "datalens_service.programs.individual_epsilon"
+            program = "datalens_service.subprocesses.individual_epsilon"
             run_program(program, iterates, images, labels, out, seconds=SECONDS)
             return RealisedEpsilon.model_validate_json(out.read_bytes())
 

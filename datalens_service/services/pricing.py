@@ -8,12 +8,12 @@ from typing import Self
 
 from pydantic import BaseModel, Field
 
+from datalens_service.base.errors import InvalidDelta, InvalidSpec, StateConflict
+from datalens_service.base.parsing import Stated, decimal_text
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export.licence import OF_PUBLIC_IMAGES, describe_public_images
-from datalens_service.errors import InvalidDelta, InvalidSpec, StateConflict
 from datalens_service.methods import Plan
 from datalens_service.methods.public_start import check_same_size
-from datalens_service.notation import Stated, decimal_text
 from datalens_service.planning.expectations import expect_phases
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.accounting import Charge, stated_epsilon, stated_mu

@@ -1,12 +1,12 @@
 """Submitting a job, the main verb of the product: reserve what it costs, and tell workers of it."""
 
-from datalens_service.gateways.dispatch import Dispatcher
+from datalens_service.adapters.dispatch import Dispatcher
 from datalens_service.planning.job_names import default_name
 from datalens_service.services.pricing import Quote
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import DEFAULT_MAX_ATTEMPTS, Job
-from datalens_service.store.tables import DEFAULT_PRIORITY
+from datalens_service.store.schema.tables import DEFAULT_PRIORITY
 
 
 def submit_job(

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from datalens_service.base.errors import InvalidInput, NotFound
+from datalens_service.base.signatures import SigningKey
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export.model_card import write_model_archive
 from datalens_service.data.export.pages import DrawnImages
 from datalens_service.data.export.release_archive import write_bundle
-from datalens_service.errors import InvalidInput, NotFound
 from datalens_service.methods.descent.iterates import ITERATES_FILE
-from datalens_service.programs.child_program import Places, run_program
-from datalens_service.programs.sampling import PACKED_IMAGES
 from datalens_service.proof.job_proof import PROOF_FILE
-from datalens_service.signatures import SigningKey
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs.jobs import Job
+from datalens_service.subprocesses.child_program import Places, run_program
+from datalens_service.subprocesses.sampling import PACKED_IMAGES
 
 GENERATOR: Final = "generator.safetensors"
 CARD: Final = "card.json"
@@ -279,4 +279,4 @@ def make_file(request: ImageRequest, out: Path) -> None:
     classes = ",".join(map(str, request.labels))
     drawn = (request.generator, request.card, request.n, classes, request.format, request.seed, out)
     packed = () if request.packed is None else (request.packed,)
-    run_program("datalens_service.programs.sampling", *drawn, *packed, seconds=_SECONDS)
+    run_program("datalens_service.subprocesses.sampling", *drawn, *packed, seconds=_SECONDS)

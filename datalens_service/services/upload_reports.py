@@ -8,12 +8,12 @@ from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
-from datalens_service.copies import copied
+from datalens_service.base.copies import copied
+from datalens_service.base.errors import DatalensError
 from datalens_service.data.dataset import Schema
+from datalens_service.data.intake.sandbox.exchange import Counts
+from datalens_service.data.intake.sandbox.sandbox import Decoded, Refused
 from datalens_service.data.notices import Notice, NoticeCode, count_notices
-from datalens_service.data.sandbox.exchange import Counts
-from datalens_service.data.sandbox.sandbox import Decoded, Refused
-from datalens_service.errors import DatalensError
 from datalens_service.store.datasets.validations import Joined
 
 PRIVATE_READS = ("reading the upload",)

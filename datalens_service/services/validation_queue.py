@@ -13,11 +13,11 @@ from typing import Final
 
 import structlog
 
-from datalens_service import logs
-from datalens_service.errors import DatalensError, StateConflict, StoreUnavailable
+from datalens_service.base import logs
+from datalens_service.base.errors import DatalensError, StateConflict, StoreUnavailable
+from datalens_service.base.settings import Settings
 from datalens_service.services import ingestion
 from datalens_service.services.upload_reports import invalid_report
-from datalens_service.settings import Settings
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import upload_sessions, validations
 from datalens_service.store.datasets.datasets import DatasetState

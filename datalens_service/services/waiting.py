@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from datalens_service.errors import WorkerUnavailable
-from datalens_service.gateways.surroundings import DISK
+from datalens_service.adapters.health import DISK
+from datalens_service.base.errors import WorkerUnavailable
 from datalens_service.spec import Device
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock

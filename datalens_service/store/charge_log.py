@@ -29,8 +29,8 @@ from typing import Final, NamedTuple
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from datalens_service.data.stored_dataset import sync_folder
-from datalens_service.errors import LedgerCorrupt
+from datalens_service.base.errors import LedgerCorrupt
+from datalens_service.data.intake.stored_dataset import sync_folder
 from datalens_service.proof.hash_chain import Entry
 from datalens_service.store.disk import unavailable
 

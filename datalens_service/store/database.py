@@ -28,13 +28,14 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
 import migrations
-from datalens_service.clock import utc_now  # noqa: TID251 (SQLite has no clock but this machine's)
-from datalens_service.errors import InvalidInput, StoreUnavailable
+from datalens_service.base.clock import utc_now  # noqa: TID251 (SQLite has no clock but this machine's)
+from datalens_service.base.errors import InvalidInput, StoreUnavailable
 from datalens_service.store import patience
 from datalens_service.store.charge_log import ChargeLog, LogIndex
 from datalens_service.store.database_errors import READ_ONLY, translate
 from datalens_service.store.patience import is_impatient
-from migrations import new_database
+from datalens_service.store.schema import new_database
+from datalens_service.store.schema.tables import Base
 
 if TYPE_CHECKING:
     from datalens_service.store.postgresql import Server
@@ -364,7 +365,7 @@ def _check_durability(found: Mapping[str, str], safe: Mapping[str, tuple[str, ..
 def _alembic_config(connection: Connection) -> alembic.config.Config:
     config = alembic.config.Config()
     config.set_main_option("script_location", _MIGRATIONS.replace("%", "%%"))
-    config.attributes["connection"] = connection
+    config.attributes |= {"connection": connection, "metadata": Base.metadata}
     return config
 
 

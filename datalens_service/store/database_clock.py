@@ -13,10 +13,10 @@ from typing import Final
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import duration, utc_now  # noqa: TID251 (SQLite's clock, and what is compared)
-from datalens_service.errors import StoreUnavailable
+from datalens_service.base.clock import duration, utc_now  # noqa: TID251 (SQLite's clock, and what is compared)
+from datalens_service.base.errors import StoreUnavailable
 from datalens_service.store.database import Database
-from datalens_service.store.tables import PRESENT
+from datalens_service.store.schema.tables import PRESENT
 
 _TOLERATED: Final = timedelta(seconds=5)
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
-from datalens_service.errors import InsufficientStorage, StoreUnavailable
+from datalens_service.base.errors import InsufficientStorage, StoreUnavailable
 
 _URL: Final = "⟦DATALENS_DATABASE_URL⟧"
 _FULL: Final = "The disk of the database is full or over its quota, so nothing happened; free it, then repeat."

@@ -10,7 +10,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from datalens_service.errors import InsufficientStorage, StoreUnavailable
+from datalens_service.base.errors import InsufficientStorage, StoreUnavailable
 
 RESERVED_BYTES = 2**24
 """A disk with less room than this counts as full before it is (16 MiB)."""

@@ -11,9 +11,9 @@ from itsdangerous import Signer
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from datalens_service.signatures import SigningKey
+from datalens_service.base.signatures import SigningKey
 from datalens_service.store.database import Database
-from datalens_service.store.tables import InstallationRow
+from datalens_service.store.schema.tables import InstallationRow
 
 
 def installation_key(session: Session, *, lock: bool) -> bytes:

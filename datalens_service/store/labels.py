@@ -9,7 +9,7 @@ from datalens_service.store.database import Database
 from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.ledger import ledger
-from datalens_service.store.tables import DatasetRow, JobRow
+from datalens_service.store.schema.tables import DatasetRow, JobRow
 from datalens_service.store.unopened_uploads import absence
 
 

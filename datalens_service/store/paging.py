@@ -13,9 +13,9 @@ from typing import Any, Generic, TypeVar
 from sqlalchemy import ColumnElement, Select, func, literal, select, tuple_
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from datalens_service.clock import to_second
-from datalens_service.errors import InvalidInput
-from datalens_service.notation import NUL
+from datalens_service.base.clock import to_second
+from datalens_service.base.errors import InvalidInput
+from datalens_service.base.parsing import NUL
 
 MAXIMUM_LIMIT = 200
 _UNKNOWN = "The cursor is not one that this list handed out; start again without it."

@@ -19,7 +19,7 @@ from sqlalchemy.engine.interfaces import Dialect
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from datalens_service.errors import StoreUnavailable
+from datalens_service.base.errors import StoreUnavailable
 from datalens_service.store import patience
 from datalens_service.store.patience import is_impatient
 

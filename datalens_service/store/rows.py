@@ -5,9 +5,9 @@ from typing import Any, TypeVar
 
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import to_second
-from datalens_service.copies import copied
-from datalens_service.errors import NotFound
+from datalens_service.base.clock import to_second
+from datalens_service.base.copies import copied
+from datalens_service.base.errors import NotFound
 
 Kind = TypeVar("Kind")
 Row = TypeVar("Row")

@@ -5,8 +5,8 @@ from typing import Final
 from sqlalchemy import Connection, select
 from sqlalchemy.orm import Session
 
-from datalens_service.errors import DatalensError, NotFound, StateConflict
-from datalens_service.store.tables import ApiKeyRow, IntakeRow
+from datalens_service.base.errors import DatalensError, NotFound, StateConflict
+from datalens_service.store.schema.tables import ApiKeyRow, IntakeRow
 
 _WAITS_FOR: Final = {
     "validating": "The upload is still being read, so it has no budget yet. Look again in a moment.",

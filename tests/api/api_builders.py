@@ -17,12 +17,12 @@ from api.main import create_app
 from datalens_service.audits.audit import AttackResult, AuditResult
 from datalens_service.audits.inversion_figures import InversionFigures, ReconstructionErrors
 from datalens_service.audits.membership import measure
+from datalens_service.base.settings import Settings
 from datalens_service.data.export import WRITERS, WrittenImages
 from datalens_service.evaluation.metrics import METRICS
-from datalens_service.evaluation.report.build import owner_view, releasable_view
 from datalens_service.jobs.execute import execute
 from datalens_service.models.generators.generator import Generator
-from datalens_service.settings import Settings
+from datalens_service.report.build import owner_view, releasable_view
 from datalens_service.store.access import keys, webhooks
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.datasets import datasets

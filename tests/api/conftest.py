@@ -15,7 +15,7 @@ from api.application import _Application
 from api.deps import Services
 from api.main import create_app
 from child_programs import without_processes
-from datalens_service.settings import Settings
+from datalens_service.base.settings import Settings
 from in_process_service import InProcessService
 
 __all__ = ["without_processes"]

@@ -27,7 +27,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from api.main import create_app
-from datalens_service.settings import Settings
+from datalens_service.base.settings import Settings
 
 PATIENCE = 240
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]

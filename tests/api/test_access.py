@@ -20,9 +20,9 @@ from test_validation import uploaded
 from api.deps import Services
 from api.security import access_logging
 from api.security.access_logging import _object
-from datalens_service.errors import LedgerCorrupt, StoreUnavailable
+from datalens_service.base.errors import LedgerCorrupt, StoreUnavailable
 from datalens_service.store.access import access_log, keys
-from datalens_service.store.tables import ApiKeyRow
+from datalens_service.store.schema.tables import ApiKeyRow
 
 
 def made(client: TestClient, **members: Any) -> dict[str, Any]:

@@ -10,11 +10,11 @@ from sqlalchemy import update
 from starlette.testclient import TestClient
 
 from api.deps import Services
-from datalens_service.clock import utc_now
+from datalens_service.base.clock import utc_now
 from datalens_service.store.access import access_log, keys, tenants, webhooks
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
-from datalens_service.store.tables import DEFAULT_TENANT, ApiKeyRow
+from datalens_service.store.schema.tables import DEFAULT_TENANT, ApiKeyRow
 
 ADDRESS = "https://hooks.example.org/in"
 HOSTILE = "https://hooks.example.org/?<script>alert(1)</script>"

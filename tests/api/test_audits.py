@@ -14,7 +14,7 @@ from api_builders import bearer, browser, claimed, found_by_attacks, journal, np
 from starlette.testclient import TestClient
 
 from api.deps import Services
-from datalens_service.errors import BudgetExceeded
+from datalens_service.base.errors import BudgetExceeded
 from datalens_service.jobs.execute import execute
 from datalens_service.jobs.job_watch import ShutdownRequested
 from datalens_service.privacy.accounting import mu_of_units

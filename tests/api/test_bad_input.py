@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 from starlette.testclient import TestClient
 
 from api.deps import Services
-from datalens_service.store.tables import AccountRow, DatasetRow, JobRow, LedgerEntryRow, RecordFingerprintRow
+from datalens_service.store.schema.tables import AccountRow, DatasetRow, JobRow, LedgerEntryRow, RecordFingerprintRow
 from tests.data.builders import grey
 
 TABLES = (AccountRow, DatasetRow, JobRow, LedgerEntryRow, RecordFingerprintRow)

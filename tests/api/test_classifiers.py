@@ -12,8 +12,8 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 from api.deps import Services
+from datalens_service.base.errors import WorkerUnavailable
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import WorkerUnavailable
 from datalens_service.methods import Moments
 from datalens_service.services import predictions
 from datalens_service.store.access.keys import KeyRequest

@@ -14,9 +14,9 @@ from api_builders import npz, succeed, training
 from event_loops import run_alone
 
 from api.uploads import tus
+from datalens_service.base.settings import Settings
 from datalens_service.client import AsyncClient, Client, ClientError, ServiceUnreachable, requests
 from datalens_service.client.transport import Transport
-from datalens_service.settings import Settings
 from datalens_service.store.datasets import upload_sessions
 from example_proof import EXAMPLE_PROOF
 from in_process_service import InProcessService

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from api.deps import Services
 from datalens_service.data.export import WRITERS
-from datalens_service.store.tables import ArtifactRow
+from datalens_service.store.schema.tables import ArtifactRow
 from example_proof import EXAMPLE_PROOF
 
 

@@ -13,10 +13,10 @@ from starlette.testclient import TestClient
 
 from api.deps import Services
 from api.main import create_app
-from datalens_service.data.stored_dataset import load_dataset
+from datalens_service.base.settings import Settings
+from datalens_service.data.intake.stored_dataset import load_dataset
 from datalens_service.privacy.accounting import default_delta, limit_units
 from datalens_service.proof.hash_chain import Entry, follow
-from datalens_service.settings import Settings
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState

@@ -16,8 +16,8 @@ from api.deps import Services
 from api.main import create_app
 from api.security.rate_limits import RateLimits
 from certificates import issue_certificate
-from datalens_service.gateways.dispatch import TASK, CeleryDispatcher, Dispatcher
-from datalens_service.settings import Settings
+from datalens_service.adapters.dispatch import TASK, CeleryDispatcher, Dispatcher
+from datalens_service.base.settings import Settings
 from datalens_service.store.jobs import leases
 from deployments.redis import Redis
 

@@ -20,8 +20,8 @@ from starlette.testclient import TestClient
 from api.deps import Services
 from api.http.strictness import list_parameters
 from datalens_service.data.dataset import Schema
-from datalens_service.evaluation.report.build import REQUIRED_FIELDS
-from datalens_service.evaluation.report.document import compute_seal
+from datalens_service.report.build import REQUIRED_FIELDS
+from datalens_service.report.document import compute_seal
 from datalens_service.services import synthetic_files
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role

@@ -16,8 +16,8 @@ from datalens_service.store.access import browser_sessions, keys
 from datalens_service.store.jobs import events, jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger import ledger
-from datalens_service.store.service_tables import BrowserSessionRow
-from datalens_service.store.tables import ApiKeyRow, JobRow
+from datalens_service.store.schema.service_tables import BrowserSessionRow
+from datalens_service.store.schema.tables import ApiKeyRow, JobRow
 
 BEGINNING = datetime(2020, 1, 1, tzinfo=UTC)
 STREAM = {"Accept": "text/event-stream"}

@@ -18,8 +18,8 @@ from starlette.testclient import TestClient
 from api import released_jobs
 from api.http.strictness import list_parameters
 from api.main import create_app
-from datalens_service.gateways.openid_provider import CALLBACK
-from datalens_service.settings import Settings
+from datalens_service.adapters.openid_provider import CALLBACK
+from datalens_service.base.settings import Settings
 
 HEADERS = {"Tus-Resumable": "1.0.0", "Upload-Offset": "0"}
 

@@ -16,13 +16,13 @@ from test_uploads import TUS
 from test_validation import settled
 
 from api.uploads.receiver import LONGEST, clean_label, label_in
-from datalens_service import logs
+from datalens_service.base import logs
+from datalens_service.base.errors import InvalidInput
 from datalens_service.client import Client, ServiceUnreachable
 from datalens_service.client.transport import Transport
-from datalens_service.errors import InvalidInput
 from datalens_service.store.access import webhooks
 from datalens_service.store.jobs.events import EventType
-from datalens_service.store.service_tables import DeliveryRow
+from datalens_service.store.schema.service_tables import DeliveryRow
 
 CANARY = "canary-4711"
 

@@ -15,11 +15,11 @@ from starlette.testclient import TestClient
 
 from api.deps import Services
 from api.uploads import tus
-from datalens_service.data.sandbox import decode, exchange
-from datalens_service.errors import InsufficientStorage
-from datalens_service.gateways.startup import check_disks
+from datalens_service.adapters.startup import check_disks
+from datalens_service.base.errors import InsufficientStorage
+from datalens_service.base.settings import Settings
+from datalens_service.data.intake.sandbox import decode, exchange
 from datalens_service.services import ingestion
-from datalens_service.settings import Settings
 from datalens_service.store.datasets import upload_room
 from disks import SmallDisk
 

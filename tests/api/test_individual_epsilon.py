@@ -14,8 +14,8 @@ from starlette.testclient import TestClient
 from test_two_worlds import freeze, train, upload
 
 from api.main import create_app
+from datalens_service.base.settings import Settings
 from datalens_service.mechanisms import GradientSum
-from datalens_service.settings import Settings
 from datalens_service.store.datasets import datasets
 from tests.data.builders import encoded
 

@@ -16,10 +16,10 @@ from test_uploads import TUS
 from test_validation import settled, uploaded
 
 from api.main import create_app
-from datalens_service.settings import Settings
+from datalens_service.base.settings import Settings
+from datalens_service.base.wording import HEADER, Voice, speak, spoken_to
 from datalens_service.store.access import tenants
 from datalens_service.store.access.keys import KeyRequest
-from datalens_service.voices import HEADER, Voice, speak, spoken_to
 from deployments.postgresql import roomy_memory
 from tests.input_cases import CASES, RULES, Case, Read, Refused
 

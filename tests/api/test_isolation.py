@@ -70,7 +70,7 @@ def test_every_operation_has_a_rule_and_every_object_an_owner() -> None:
     parameters = {
         one["name"] for _, _, operation in NAMED.values() for one in operation["parameters"] if one["in"] == "path"
     }
-    assert parameters == set(tenants.OWNED) | set(WITHIN), "say in store/tables.py and tenants.py whose it is"
+    assert parameters == set(tenants.OWNED) | set(WITHIN), "say in store/schema/tables.py and tenants.py whose it is"
 
 
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer dlk_wrong"}])

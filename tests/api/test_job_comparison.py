@@ -13,8 +13,8 @@ from api.pages.views.comparison import name_parameter
 from datalens_service.store.access import tenants
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
-from datalens_service.store.service_tables import AuditEntryRow
-from datalens_service.store.tables import DatasetRow, JobRow
+from datalens_service.store.schema.service_tables import AuditEntryRow
+from datalens_service.store.schema.tables import DatasetRow, JobRow
 
 HOW = "Tick exactly two in the list of jobs, then press “Compare two ticked jobs” below it."
 

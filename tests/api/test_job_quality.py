@@ -19,8 +19,8 @@ from api.pages.views import image_viewer
 from api.security.browser_sessions import FORM_TOKEN_HEADER
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
-from datalens_service.store.service_tables import AuditEntryRow
-from datalens_service.store.tables import ArtifactRow
+from datalens_service.store.schema.service_tables import AuditEntryRow
+from datalens_service.store.schema.tables import ArtifactRow
 
 PACKED = 450
 JSON = {"Content-Type": "application/json"}

@@ -16,9 +16,9 @@ from starlette.testclient import TestClient
 from api.deps import Services
 from api.security.browser_sessions import FORM_TOKEN_HEADER
 from datalens_service import Client
+from datalens_service.base.errors import InfeasiblePlan
 from datalens_service.client import requests
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InfeasiblePlan
 from datalens_service.privacy.accounting import epsilon_of_units, mu_of_units
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.jobs import leases

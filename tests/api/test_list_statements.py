@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from api.deps import MAXIMUM_PAGE
 from api.main import create_app
-from datalens_service.settings import Settings
+from datalens_service.base.settings import Settings
 from datalens_service.store.access import keys
 from datalens_service.store.charge_log import ChargeLog
 from datalens_service.store.database import Database

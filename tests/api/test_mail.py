@@ -16,15 +16,15 @@ from pydantic import SecretStr
 from starlette.testclient import TestClient
 
 from certificates import issue_certificate
-from datalens_service.errors import InvalidInput
-from datalens_service.gateways import mail_sender
-from datalens_service.gateways.mail_sender import attempt_mail, check_recipient
-from datalens_service.gateways.webhook_sender import WebhookSender
-from datalens_service.settings import Settings
+from datalens_service.adapters import mail_sender
+from datalens_service.adapters.mail_sender import attempt_mail, check_recipient
+from datalens_service.adapters.webhook_sender import WebhookSender
+from datalens_service.base.errors import InvalidInput
+from datalens_service.base.settings import Settings
 from datalens_service.store.access import webhooks
 from datalens_service.store.access.webhooks import Claimed
 from datalens_service.store.database import Database
-from datalens_service.store.tables import DEFAULT_TENANT
+from datalens_service.store.schema.tables import DEFAULT_TENANT
 from ports import free_port
 
 RECIPIENT = "mailto:maria@example.org"

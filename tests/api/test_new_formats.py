@@ -17,7 +17,7 @@ import datalens_service
 from datalens_service.cli.commands.downloads import FileFormat
 from datalens_service.client import Format
 from datalens_service.data.export import WRITERS
-from datalens_service.data.readers import READERS
+from datalens_service.data.intake.readers import READERS
 from datalens_service.services import synthetic_files
 from example_proof import EXAMPLE_PROOF
 from tests.extensions.drop_in import drop_in
@@ -107,9 +107,9 @@ READER_SOURCE = '''
 
 import numpy as np
 
-from datalens_service.data.readers.base import Reader, RecordIndex, UploadIndex
-from datalens_service.data.readers.labels import column_of_array
-from datalens_service.data.untrusted.images import DecodedImages
+from datalens_service.data.intake.readers.base import Reader, RecordIndex, UploadIndex
+from datalens_service.data.intake.readers.labels import column_of_array
+from datalens_service.data.intake.untrusted.images import DecodedImages
 
 MAGIC = b"PIXELS"
 
@@ -136,7 +136,7 @@ READER = Reader(
     index=index,
 )
 '''
-PACKAGE = "datalens_service.data.readers"
+PACKAGE = "datalens_service.data.intake.readers"
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def reader_added(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A copy of the product with the new file and its line: the process that reads files imports it."""
     copy = tmp_path / "product" / "datalens_service"
     shutil.copytree(Path(datalens_service.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    room = copy / "data" / "readers"
+    room = copy / "data" / "intake" / "readers"
     reader = drop_in(monkeypatch, room, PACKAGE, READER_SOURCE).READER
     registry = (room / "__init__.py").read_text()
     line = "    image_folder.READER,\n"

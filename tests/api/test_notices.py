@@ -12,11 +12,11 @@ from starlette.testclient import TestClient
 from test_validation import register, settled
 
 from api.deps import Services
-from datalens_service import logs
+from datalens_service.base import logs
 from datalens_service.data.notices import NoticeCode
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
-from datalens_service.store.tables import Base
+from datalens_service.store.schema.tables import Base
 from tests.data.builders import encoded
 
 SECRET = "patient-4711"  # noqa: S105

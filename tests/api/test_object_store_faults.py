@@ -14,9 +14,9 @@ from s3fs import S3FileSystem
 from starlette.testclient import TestClient
 
 from api.deps import Services
-from datalens_service.errors import StoreUnavailable
+from datalens_service.base.errors import StoreUnavailable
+from datalens_service.base.settings import Settings
 from datalens_service.jobs.execute import execute
-from datalens_service.settings import Settings
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from deployments.object_store import FAULTS, ObjectStore

@@ -13,9 +13,9 @@ from starlette.testclient import TestClient
 
 from api.deps import Services
 from api.main import create_app
-from datalens_service.errors import StoreUnavailable
+from datalens_service.base.errors import StoreUnavailable
+from datalens_service.base.settings import Settings
 from datalens_service.jobs.execute import execute
-from datalens_service.settings import Settings
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState
 from disks import SmallDisk, small_disk

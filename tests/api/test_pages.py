@@ -25,7 +25,7 @@ from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.events import EventType
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger.journal_pages import read_slice
-from datalens_service.store.tables import ArtifactRow
+from datalens_service.store.schema.tables import ArtifactRow
 from example_proof import EXAMPLE_PROOF
 
 HOSTILE = '<script>alert("x")</script> & "name"'

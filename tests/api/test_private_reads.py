@@ -20,13 +20,13 @@ from test_isolation import OPERATIONS, call
 
 from api.deps import Services
 from api.security.permissions import RULES, find_rule
-from datalens_service.evaluation.report.private_reads import PRIVATE_READS
+from datalens_service.report.private_reads import PRIVATE_READS
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import SCOPES, Role
 from datalens_service.store.jobs import audits, leases
 from datalens_service.store.jobs.jobs import JobState
-from datalens_service.store.tables import IntakeRow
+from datalens_service.store.schema.tables import IntakeRow
 
 AUDIENCES = {read.access: read.audience for read in PRIVATE_READS}
 REGISTERED = {name for name, rule in RULES.items() if rule.shows}

@@ -21,11 +21,11 @@ from api.problems import handlers
 from api.problems.handlers import Problem
 from api.problems.problem_types import PROBLEM_TYPES
 from api.problems.request_errors import problem_errors
-from datalens_service import logs
-from datalens_service.errors import BudgetExceeded, DatalensError, LedgerCorrupt, StoreUnavailable
+from datalens_service.base import logs
+from datalens_service.base.errors import BudgetExceeded, DatalensError, LedgerCorrupt, StoreUnavailable
+from datalens_service.base.wording import HEADER, Voice
 from datalens_service.store.access import keys
-from datalens_service.voices import HEADER, Voice
-from tests.voices.texts import all_errors
+from tests.wording.texts import all_errors
 
 SECRET = "patient-4711"  # noqa: S105
 

@@ -15,7 +15,7 @@ from datalens_service.data.digits import digits
 from datalens_service.proof import release_verification
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs.jobs import JobState
-from datalens_service.store.tables import DatasetRow
+from datalens_service.store.schema.tables import DatasetRow
 from tests.api.test_classifier_job import done, saved
 
 METHOD = {"name": "dp_sgd", "architecture": "mlp", "steps": 2, "learning_rate": 0.01}

@@ -19,8 +19,8 @@ from api.deps import Services
 from api.main import create_app
 from api.security import rate_limits
 from api.security.rate_limits import RateLimits, RequestLimits, moving_window
-from datalens_service.errors import RateLimited
-from datalens_service.settings import Settings
+from datalens_service.base.errors import RateLimited
+from datalens_service.base.settings import Settings
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import KeyRequest
 from deployments.redis import Redis
@@ -29,7 +29,7 @@ from deployments.redis import Redis
 PROCESS = """
 import sys
 from api.security import rate_limits
-from datalens_service.errors import RateLimited
+from datalens_service.base.errors import RateLimited
 rate_limits._REDIS_TIMEOUT_SECONDS = 30
 limits = rate_limits.RateLimits(sys.argv[1])
 print("ready", flush=True)

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from api.deps import Services
 from api.main import create_app
 from api.security.browser_sessions import COOKIE, FORM_TOKEN_HEADER
-from datalens_service.errors import Unauthorized
+from datalens_service.base.errors import Unauthorized
 from datalens_service.store.access import browser_sessions, keys
 
 SIGNING = ("/sign-in", "/sign-out")

@@ -13,11 +13,11 @@ from test_validation import register, settled
 
 from api.deps import Services
 from api.main import create_app
-from datalens_service import logs
-from datalens_service.settings import Settings
+from datalens_service.base import logs
+from datalens_service.base.settings import Settings
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
-from datalens_service.store.tables import Base
+from datalens_service.store.schema.tables import Base
 from tests.data.builders import encoded
 
 SECRET = "kind-of-mark-"  # noqa: S105

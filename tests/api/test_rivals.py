@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from api.deps import Services
 from datalens_service.cli.app import app
 from datalens_service.methods.voting.rivals import RIVALS
-from datalens_service.store.tables import JobRow
+from datalens_service.store.schema.tables import JobRow
 
 VOTES: Final = {"num_teachers": 8, "images_per_step": 4, "steps": 2, "teacher_batch": 4, "z_dim": 4}
 JOBS: Final[dict[str, dict[str, Any]]] = {

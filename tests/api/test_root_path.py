@@ -14,8 +14,8 @@ from starlette.testclient import TestClient
 from api import application
 from api.deps import Services
 from api.main import create_app
-from datalens_service.errors import InvalidInput
-from datalens_service.settings import Settings
+from datalens_service.base.errors import InvalidInput
+from datalens_service.base.settings import Settings
 from datalens_service.store.access import keys
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState

@@ -12,16 +12,16 @@ from starlette.testclient import TestClient
 from api.deps import Services
 from api.main import create_app
 from api.security.browser_sessions import COOKIE, FORM_TOKEN_HEADER
-from datalens_service.clock import utc_now
-from datalens_service.errors import Unauthorized
-from datalens_service.settings import Settings
+from datalens_service.base.clock import utc_now
+from datalens_service.base.errors import Unauthorized
+from datalens_service.base.settings import Settings
 from datalens_service.store import database as store
 from datalens_service.store import installation
 from datalens_service.store.access import browser_sessions, keys
 from datalens_service.store.access.browser_sessions import BrowserSession
 from datalens_service.store.database import Database
 from datalens_service.store.installation import Purpose, create_signer
-from datalens_service.store.service_tables import BrowserSessionRow
+from datalens_service.store.schema.service_tables import BrowserSessionRow
 
 
 @pytest.fixture

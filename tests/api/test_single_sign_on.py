@@ -22,15 +22,15 @@ from api.deps import Services
 from api.main import create_app
 from api.security import sign_in_attempts
 from api.security.browser_sessions import COOKIE
-from datalens_service.clock import utc_now
-from datalens_service.errors import Forbidden, InvalidInput, StateConflict, Unauthorized
-from datalens_service.gateways import openid_provider
-from datalens_service.gateways.openid_provider import OpenIdProvider, ProviderUnavailableError, Secrets, check_id_token
+from datalens_service.adapters import openid_provider
+from datalens_service.adapters.openid_provider import OpenIdProvider, ProviderUnavailableError, Secrets, check_id_token
+from datalens_service.base.clock import utc_now
+from datalens_service.base.errors import Forbidden, InvalidInput, StateConflict, Unauthorized
+from datalens_service.base.settings import Settings
 from datalens_service.services.claims import identify, parse_grants
-from datalens_service.settings import Settings
 from datalens_service.store.access import identities, keys, tenants, usage
 from datalens_service.store.access.roles import SCOPES, Role, Scope
-from datalens_service.store.tables import DEFAULT_TENANT
+from datalens_service.store.schema.tables import DEFAULT_TENANT
 
 CLIENT = "datalens"
 NONCE = "n" * 43

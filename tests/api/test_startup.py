@@ -20,12 +20,12 @@ from starlette.testclient import TestClient
 from api.deps import Services
 from api.main import create_app
 from certificates import issue_certificate
-from datalens_service.errors import StoreUnavailable
+from datalens_service.base.errors import StoreUnavailable
+from datalens_service.base.settings import Settings
 from datalens_service.services import ledger_check
-from datalens_service.settings import Settings
 from datalens_service.store import patience
 from datalens_service.store.database import Database
-from datalens_service.store.datasets.record_store import records_folder
+from datalens_service.store.datasets.record_files import records_folder
 from datalens_service.store.datasets.upload_room import incoming_folder, open_incoming
 from datalens_service.store.ledger.recovery import finish_audit
 from deployments.postgresql import Cluster, roomy_memory
@@ -37,7 +37,7 @@ START = """
 import sys
 from pathlib import Path
 from api.main import create_app
-from datalens_service.settings import Settings
+from datalens_service.base.settings import Settings
 from starlette.testclient import TestClient
 
 with TestClient(create_app(Settings(data_dir=Path(sys.argv[1])))) as client:

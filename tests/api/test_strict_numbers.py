@@ -16,12 +16,12 @@ from api.http.strictness import StrictRoute
 from api.main import create_app
 from api.pages.views.planning import read_form
 from api.schemas.datasets import DatasetRequest
+from datalens_service.base.errors import InvalidSpec
+from datalens_service.base.settings import Settings
 from datalens_service.data.privacy_units import UnitDeclaration
-from datalens_service.errors import InvalidSpec
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.services.dataset_declaration import DatasetForm
-from datalens_service.settings import Settings
-from datalens_service.store.tables import DatasetRow
+from datalens_service.store.schema.tables import DatasetRow
 
 JSON = {"Content-Type": "application/json"}
 

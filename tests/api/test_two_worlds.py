@@ -21,9 +21,9 @@ from starlette.testclient import TestClient
 
 from api.application import create_app
 from api.security.permissions import RULES
+from datalens_service.base.settings import Settings
 from datalens_service.data.export import WRITERS
 from datalens_service.proof.proof_verification import verify
-from datalens_service.settings import Settings
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import SCOPES, Role

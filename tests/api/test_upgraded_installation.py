@@ -17,9 +17,9 @@ from starlette.testclient import TestClient
 
 from api.main import create_app
 from api.security import signed_urls
+from datalens_service.base.settings import Settings
 from datalens_service.jobs.execute import execute
 from datalens_service.proof.proof_verification import verify
-from datalens_service.settings import Settings
 from datalens_service.store.ledger.recovery import check_against_log
 
 ARCHIVE = Path(__file__).parents[1] / "store" / "version_1_0_0" / "installation.tar.xz"

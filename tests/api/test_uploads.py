@@ -14,11 +14,11 @@ from starlette.testclient import TestClient
 
 from api.deps import Services
 from api.uploads import tus
-from datalens_service.clock import utc_now
+from datalens_service.base.clock import utc_now
+from datalens_service.base.settings import Settings
 from datalens_service.services.validation_queue import remove_strays
-from datalens_service.settings import Settings
 from datalens_service.store.datasets import upload_sessions
-from datalens_service.store.tables import UploadRow
+from datalens_service.store.schema.tables import UploadRow
 
 TUS = {"Tus-Resumable": "1.0.0"}
 CONTENT = bytes(range(256)) * 40

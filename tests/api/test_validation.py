@@ -15,11 +15,11 @@ from test_uploads import TUS, begin, piece
 
 from api.deps import Services
 from api.main import create_app
-from datalens_service import logs
-from datalens_service.data.untrusted.validation_errors import LISTED
+from datalens_service.base import logs
+from datalens_service.base.settings import Settings
+from datalens_service.data.intake.untrusted.validation_errors import LISTED
 from datalens_service.proof.hash_chain import Entry
 from datalens_service.services import ingestion
-from datalens_service.settings import Settings
 from datalens_service.store.datasets import datasets, upload_sessions
 from datalens_service.store.datasets.datasets import DatasetState
 from tests.data.builders import grey
@@ -201,7 +201,7 @@ def test_reading_goes_on_after_a_restart(settings: Settings, monkeypatch: pytest
         reading.set()
         while not stopping():
             time.sleep(0.01)
-        from datalens_service.errors import StoreUnavailable
+        from datalens_service.base.errors import StoreUnavailable
 
         raise StoreUnavailable("stopped")
 

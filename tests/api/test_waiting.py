@@ -9,13 +9,13 @@ from sqlalchemy import update
 from starlette.testclient import TestClient
 
 from api.deps import Services
-from datalens_service.clock import utc_now
+from datalens_service.base.clock import utc_now
 from datalens_service.services import waiting
 from datalens_service.services.waiting import explain_job
 from datalens_service.store.jobs import attendance, jobs
 from datalens_service.store.jobs.attendance import Attendance, Worker
-from datalens_service.store.service_tables import WorkerRow
-from datalens_service.store.tables import JobRow
+from datalens_service.store.schema.service_tables import WorkerRow
+from datalens_service.store.schema.tables import JobRow
 
 LONG_AGO = timedelta(minutes=10)
 WORKER = Worker("host:1", gpu=False)

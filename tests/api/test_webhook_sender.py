@@ -13,12 +13,12 @@ from starlette.testclient import TestClient
 from test_webhooks import Receiver, deliveries
 
 from api.main import create_app
-from datalens_service.gateways import webhook_sender
-from datalens_service.gateways.webhook_sender import is_public_address, may_be_public
-from datalens_service.settings import Settings
+from datalens_service.adapters import webhook_sender
+from datalens_service.adapters.webhook_sender import is_public_address, may_be_public
+from datalens_service.base.settings import Settings
 from datalens_service.store.access import tenants, webhooks
 from datalens_service.store.database import Database
-from datalens_service.store.tables import DEFAULT_TENANT
+from datalens_service.store.schema.tables import DEFAULT_TENANT
 
 IPV4 = """
 0.0.0.0/8 0.0.0.0/32 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.0.0/29

@@ -16,9 +16,9 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 from starlette.testclient import TestClient
 
 from api.deps import Services
-from datalens_service.errors import InvalidInput
-from datalens_service.gateways import webhook_sender
-from datalens_service.gateways.webhook_sender import attempt, check_address
+from datalens_service.adapters import webhook_sender
+from datalens_service.adapters.webhook_sender import attempt, check_address
+from datalens_service.base.errors import InvalidInput
 from datalens_service.store.access import webhooks
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState

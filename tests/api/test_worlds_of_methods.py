@@ -27,15 +27,15 @@ from starlette.testclient import TestClient
 
 from api.application import create_app
 from api.security.permissions import RULES
+from datalens_service.adapters.webhook_sender import WebhookSender
+from datalens_service.base.settings import Settings
 from datalens_service.data.dataset import Dataset
-from datalens_service.data.stored_dataset import save_dataset
-from datalens_service.gateways.webhook_sender import WebhookSender
+from datalens_service.data.intake.stored_dataset import save_dataset
 from datalens_service.jobs import execute, job_watch
 from datalens_service.mechanisms import Mechanism
 from datalens_service.methods import AnyMethod, Moments
 from datalens_service.models.generators.denoiser import public_denoiser
 from datalens_service.privacy.budget import UnchargedAccount
-from datalens_service.settings import Settings
 from datalens_service.store.access import keys, webhooks
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import SCOPES, Role

@@ -9,7 +9,7 @@ from scipy import stats
 from datalens_service.audits.attacks import MEMBERSHIP, Evidence
 from datalens_service.audits.membership import area_under_curve, measure, true_positives_allowed
 from datalens_service.audits.subgroups import check_groups, measure_classes, measure_groups
-from datalens_service.errors import InvalidInput
+from datalens_service.base.errors import InvalidInput
 
 MU = 1.0
 

@@ -20,8 +20,8 @@ from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.privacy.accounting import epsilon_for_mu, epsilon_of_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
-from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import run
 
 DELTA = 1e-6
 EPSILON = 4.0

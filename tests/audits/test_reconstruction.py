@@ -11,8 +11,8 @@ from PIL import Image
 from datalens_service.audits.inversion import observe_releases
 from datalens_service.audits.inversion_figures import InversionFigures, InversionSettings, measure_errors
 from datalens_service.audits.reconstruction import Reconstruction, check_invertible, invert_records
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.data.dataset import Dataset
-from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import GradientSum
 from datalens_service.methods import DpSgd, Moments
 

@@ -10,12 +10,12 @@ import pytest
 from datalens_service.audits import audit as audit_module
 from datalens_service.audits.audit import AuditSettings, take_units
 from datalens_service.audits.targets import rehearse
+from datalens_service.base.errors import InvalidInput
 from datalens_service.data.dataset import Dataset, Images, Labels, Split
-from datalens_service.errors import InvalidInput
 from datalens_service.privacy.accounting import mu_for_epsilon
 from datalens_service.privacy.budget import UnchargedAccount
-from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import run
 
 SETTINGS = AuditSettings(references=3)
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Locator, expect, sync_playwright
 
+from datalens_service.base.settings import Settings
 from datalens_service.data.dataset import Split
 from datalens_service.data.digits import digits
-from datalens_service.settings import Settings
 from deployments.reverse_proxy import ReverseProxy
 from in_process_service import InProcessService
 from other_programs import find_program

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from datalens_service.evaluation.measures import ClassFigure, Measure
-from datalens_service.evaluation.report.build import Report
+from datalens_service.report.build import Report
 from report_pages import owner_html, releasable_html
 from tests.evaluation.conftest import CLASS_NAMES, report
 

@@ -17,7 +17,7 @@ from playwright.sync_api import Browser
 
 from api.main import create_app
 from api.problems.problem_types import PROBLEM_TYPES
-from datalens_service.settings import Settings
+from datalens_service.base.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 LOADING = {
@@ -95,7 +95,7 @@ def test_every_type_of_problem_is_explained(site: Path):
 
 
 def test_a_source_file_that_a_page_links_to_is_in_the_site(site: Path):
-    assert "def run(" in re.sub(r"<[^>]+>", "", (site / "source" / "datalens_service" / "run.py.html").read_text())
+    assert "def run(" in re.sub(r"<[^>]+>", "", (site / "source" / "datalens_service" / "training.py.html").read_text())
 
 
 @pytest.mark.browser

@@ -14,12 +14,12 @@ from PIL import Image
 from playwright.sync_api import Page, expect
 
 from api.deps import Services
-from datalens_service.clock import utc_now
-from datalens_service.phases import Phase
+from datalens_service.base.clock import utc_now
+from datalens_service.base.progress import Phase
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState
-from datalens_service.store.service_tables import GENERATOR
-from datalens_service.store.tables import JobRow
+from datalens_service.store.schema.service_tables import GENERATOR
+from datalens_service.store.schema.tables import JobRow
 from example_proof import EXAMPLE_PROOF
 from in_process_service import InProcessService
 from tests.api import api_builders

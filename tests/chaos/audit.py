@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx2
 
-from datalens_service.errors import DatalensError
+from datalens_service.base.errors import DatalensError
 from datalens_service.proof.hash_chain import SPENDS
 from datalens_service.proof.proof_verification import verify
 from datalens_service.store.jobs.jobs import Job, JobState

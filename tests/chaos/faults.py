@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from datalens_service.errors import StoreUnavailable
+from datalens_service.base.errors import StoreUnavailable
 from datalens_service.services.overview import overview
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.job_filter import JobFilter

@@ -9,7 +9,7 @@ import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.routing import Route
 from datalens_service.cli import api_server
-from datalens_service.settings import Settings
+from datalens_service.base.settings import Settings
 
 asked = threading.Event()
 

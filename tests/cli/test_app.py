@@ -13,7 +13,7 @@ from typer.testing import Result
 
 from cli.commands import commands
 from cli.service import DATALENS
-from datalens_service import errors
+from datalens_service.base import errors
 from datalens_service.cli.failures import HELP, ExitCode, get_exit_code
 from datalens_service.cli.progress import PhaseBars
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 from typer.testing import Result
 
-from datalens_service.voices import Voice, speak, spoken_to
+from datalens_service.base.wording import Voice, speak, spoken_to
 from tests.case_files import case_path
 from tests.input_cases import CASES, RULES, Case, Read, Refused
 

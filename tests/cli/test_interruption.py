@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from cli.local_runs import job_and_spends, votes
+from cli.embedded_runs import job_and_spends, votes
+from datalens_service.base.clock import utc_now
 from datalens_service.cli import interruption as interruption_module
 from datalens_service.cli.interruption import Interruption
-from datalens_service.clock import utc_now
 from datalens_service.jobs.job_watch import ShutdownRequested
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import leases

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from cli.service import RunningService
+from datalens_service.base.wording import Voice, current_voice
 from datalens_service.cli.failures import ExitCode
 from datalens_service.client import Client, ClientError
-from datalens_service.voices import Voice, current_voice
 
 Run = Callable[..., Any]
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from datalens_service.base.errors import InvalidDataset
 from datalens_service.data import ReadingChoices, UnitDeclaration, read_upload, read_with_notices
 from datalens_service.data.notices import NoticeCode
 from datalens_service.data.preparation_settings import Colour, Fit, PrepareSettings
-from datalens_service.errors import InvalidDataset
 from tests.data.dicom_files import dicom
 
 Run = Callable[..., Any]

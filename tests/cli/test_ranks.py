@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from cli.local_runs import held, job_and_spends, votes
+from cli.embedded_runs import held, job_and_spends, votes
 from cli.service import PATIENCE
 
 TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

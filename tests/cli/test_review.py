@@ -19,10 +19,10 @@ from typer.testing import Result
 from cli.commands import commands
 from cli.service import DATALENS, PATIENCE, RunningService
 from cli.terminal import at_terminal
+from datalens_service.base.errors import InvalidInput
 from datalens_service.cli import review
 from datalens_service.client import Client
-from datalens_service.errors import InvalidInput
-from datalens_service.local.local_run import open_local_run
+from datalens_service.jobs.embedded_run import open_embedded_run
 from datalens_service.store.datasets import datasets
 from ports import free_port
 from tests.data.builders import encoded, write_zip
@@ -142,12 +142,12 @@ def test_nobody_is_asked_where_stdin_is_closed(scans: Path, tmp_path: Path) -> N
 
 def test_a_folder_without_a_budget_asks_again(datalens: Run, scans: Path, tmp_path: Path) -> None:
     """A first run was killed before it stored its records."""
-    with open_local_run(tmp_path / "out"):
+    with open_embedded_run(tmp_path / "out"):
         pass
     command = ("train", "--data", scans, "--epsilon", 2, "--delta", 1e-3, "--out", tmp_path / "out", *FAST)
     assert datalens(*command).exit_code == 2
-    with open_local_run(tmp_path / "out") as local_run:
-        assert datasets.list_datasets(local_run.database).items == ()
+    with open_embedded_run(tmp_path / "out") as embedded_run:
+        assert datasets.list_datasets(embedded_run.database).items == ()
     assert datalens(*command, "--class-names", "left,right,both").exit_code == 0
     assert SECRET not in (tmp_path / "out" / "card.json").read_text()
 

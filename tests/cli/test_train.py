@@ -13,18 +13,18 @@ from PIL import Image
 from sqlalchemy import select
 from typer.testing import Result
 
-from cli.local_runs import held, job_and_spends, votes
+from cli.embedded_runs import held, job_and_spends, votes
 from cli.service import DATALENS, PATIENCE
 from datalens_service.cli import options, review
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.data import read_upload
 from datalens_service.evaluation.evaluate import NOTHING, Evaluation
-from datalens_service.local import local_run as local_run_module
-from datalens_service.local.local_run import open_local_run
+from datalens_service.jobs import embedded_run as local_run_module
+from datalens_service.jobs.embedded_run import open_embedded_run
 from datalens_service.spec import Device
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs
-from datalens_service.store.tables import JobRow, RecordFingerprintRow
+from datalens_service.store.schema.tables import JobRow, RecordFingerprintRow
 from tests.data.builders import encoded, write_zip
 
 Run = Callable[..., Result]
@@ -126,7 +126,7 @@ def test_a_job_that_was_stored_under_a_former_method_is_found_again(datalens: Ru
     words = [word for one in settings for word in ("--set", one)]
     command = train(npz, "--method", "gs_wgan", "--synthetic-images", "50", "--no-evaluation", *words)
     assert datalens(*command).exit_code == 0
-    with open_local_run(Path("out")) as local_run, local_run.database.transaction() as session:
+    with open_embedded_run(Path("out")) as embedded_run, embedded_run.database.transaction() as session:
         job = session.scalars(select(JobRow)).one()
         former = {name: value for name, value in job.spec["method"].items() if name not in ("stochastic", "threshold")}
         job.spec = job.spec | {"method": former | {"name": "gs_wgan", "student_learning_rate": None}}
@@ -147,11 +147,11 @@ def test_a_run_is_found_again_however_many_came_after_it(
 ) -> None:
     monkeypatch.setattr(local_run_module, "_PAGE", 1)
     assert datalens(*train(npz, *FAST)).exit_code == 0
-    with open_local_run(Path("out")) as local_run:
-        [stored] = datasets.list_datasets(local_run.database).items
+    with open_embedded_run(Path("out")) as embedded_run:
+        [stored] = datasets.list_datasets(embedded_run.database).items
         cheaper = [SpecOptions(1e-3, method="moments", seed=seed).build_spec(stored.schema) for seed in range(2)]
         for spec in cheaper:
-            jobs.request_cancel(local_run.database, local_run.find_or_create_job(stored, spec).id)
+            jobs.request_cancel(embedded_run.database, embedded_run.find_or_create_job(stored, spec).id)
     assert "nothing was spent again" in datalens(*train(npz, *FAST)).stderr
 
 
@@ -181,7 +181,7 @@ def test_a_refused_request_leaves_nothing_behind(datalens: Run, npz: Path, tmp_p
 
 
 def test_only_one_process_works_in_a_folder(datalens: Run, npz: Path) -> None:
-    with open_local_run(Path("out")):
+    with open_embedded_run(Path("out")):
         result = datalens(*train(npz, *FAST), "--json")
     assert result.exit_code == 2
     assert json.loads(result.stdout)["error"]["code"] == "state-conflict"
@@ -203,13 +203,13 @@ def test_an_unfinished_run_makes_way_for_another_that_can_be_paid(
 ) -> None:
     upload = read_upload(npz)
     spec = SpecOptions(epsilon=2.0, method="moments").build_spec(upload.schema)
-    with open_local_run(Path("out")) as local_run:
-        stored = local_run.find_or_create_dataset(upload, "npz", 2.0, None, review.skip)
-        left = local_run.find_or_create_job(stored, spec)
+    with open_embedded_run(Path("out")) as embedded_run:
+        stored = embedded_run.find_or_create_dataset(upload, "npz", 2.0, None, review.skip)
+        left = embedded_run.find_or_create_job(stored, spec)
     result = datalens(*train(npz, *FAST, epsilon=epsilon))
     assert result.exit_code == code, result.output
-    with open_local_run(Path("out")) as local_run:
-        assert jobs.get(local_run.database, left.id).state == fate
+    with open_embedded_run(Path("out")) as embedded_run:
+        assert jobs.get(embedded_run.database, left.id).state == fate
 
 
 def test_a_killed_run_goes_on_when_it_is_started_again(datalens_json: Json, npz: Path, tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_a_killed_run_goes_on_when_it_is_started_again(datalens_json: Json, npz:
 
 def test_the_ledger_of_a_folder_knows_whole_patients(datalens_json: Json, npz: Path, tmp_path: Path) -> None:
     datalens_json(*train(npz, *FAST))
-    with open_local_run(tmp_path / "out") as local_run, local_run.database.session() as session:
+    with open_embedded_run(tmp_path / "out") as embedded_run, embedded_run.database.session() as session:
         assert set(session.scalars(select(RecordFingerprintRow.unit_print))) == {None}
     arrays = dict(np.load(npz))
     grouped = tmp_path / "grouped.npz"
@@ -240,7 +240,7 @@ def test_the_ledger_of_a_folder_knows_whole_patients(datalens_json: Json, npz: P
     datalens_json(
         "train", "--confirm-classes", "--data", grouped, "--epsilon", 2, "--out", "out2", *FAST, "--records-per-unit", 2
     )
-    with open_local_run(tmp_path / "out2") as local_run, local_run.database.session() as session:
+    with open_embedded_run(tmp_path / "out2") as embedded_run, embedded_run.database.session() as session:
         prints = list(session.scalars(select(RecordFingerprintRow.unit_print)))
     assert None not in prints
     assert len(set(prints)) <= -(-count // 2)

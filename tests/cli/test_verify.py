@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
+from datalens_service.base.signatures import MEMBER, SigningKey
 from datalens_service.cli.app import app
 from datalens_service.proof.proof_verification import (
     NOT_VERIFIED_OF_ACCOUNT,
     NOT_VERIFIED_OF_JOB,
     NOT_VERIFIED_OF_LONE_PROOF,
 )
-from datalens_service.signatures import MEMBER, SigningKey
 from example_proof import EXAMPLE_PROOF, of_version
 
 Run = Callable[..., Result]

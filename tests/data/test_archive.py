@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from datalens_service.data.untrusted.limits import DEFAULT_LIMITS, Limits
-from datalens_service.data.untrusted.zip_archive import open_archive, refusing
-from datalens_service.errors import InvalidDataset, NotFound
+from datalens_service.base.errors import InvalidDataset, NotFound
+from datalens_service.data.intake.untrusted.limits import DEFAULT_LIMITS, Limits
+from datalens_service.data.intake.untrusted.zip_archive import open_archive, refusing
 
 from .builders import Contents, write_zip
 from .hostile import overlapping, patched

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from datalens_service.data.assembly import build_upload, with_public_test
+from datalens_service.base.errors import InvalidDataset, WorkerUnavailable
 from datalens_service.data.dataset import Dataset, Schema, Split, check_split
 from datalens_service.data.digits import digits
-from datalens_service.errors import InvalidDataset, WorkerUnavailable
+from datalens_service.data.intake.assembly import build_upload, with_public_test
 
 from .builders import random_images
 

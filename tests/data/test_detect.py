@@ -4,9 +4,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from datalens_service.base.errors import InvalidDataset
 from datalens_service.data import READERS, detect, read_upload
-from datalens_service.data.untrusted.validation_errors import UnusableFiles
-from datalens_service.errors import InvalidDataset
+from datalens_service.data.intake.untrusted.validation_errors import UnusableFiles
 
 from .builders import grey, npy_bytes, write_zip
 from .uploads import IMAGES, LABELS, UPLOADS

@@ -8,9 +8,9 @@ import onnxruntime
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
-from datalens_service.data.sandbox import encode as program
-from datalens_service.data.sandbox import encoder, sandbox
-from datalens_service.errors import InvalidInput, WorkerUnavailable
+from datalens_service.base.errors import InvalidInput, WorkerUnavailable
+from datalens_service.data.intake.sandbox import encode as program
+from datalens_service.data.intake.sandbox import encoder, sandbox
 from tests.models.onnx_files import FEATURES, onnx_encoder
 
 IMAGES = np.random.default_rng(1).integers(0, 256, (7, 11, 9, 3), dtype=np.uint8)

@@ -19,9 +19,9 @@ import pytest
 from PIL import Image
 from pydicom.uid import MediaStorageDirectoryStorage
 
+from datalens_service.base.errors import InvalidDataset
 from datalens_service.data import read_upload
-from datalens_service.data.untrusted.file_kinds import HEAD_BYTES, KINDS, START_BYTES, Use, find_kind
-from datalens_service.errors import InvalidDataset
+from datalens_service.data.intake.untrusted.file_kinds import HEAD_BYTES, KINDS, START_BYTES, Use, find_kind
 
 from .builders import encoded, npy_bytes, random_images, tarred, write_zip, zipped
 from .dicom_files import dicom, dicom_without_pixels

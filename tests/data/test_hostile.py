@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from datalens_service.base.errors import InvalidDataset
 from datalens_service.data import read_upload
-from datalens_service.errors import InvalidDataset
 
 from .hostile import CANARY, CORPUS
 

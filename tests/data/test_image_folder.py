@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from datalens_service.base.errors import InvalidDataset
 from datalens_service.data import ReadingChoices, read_upload
 from datalens_service.data.dataset import Upload
-from datalens_service.data.untrusted.limits import DEFAULT_LIMITS, Limits
-from datalens_service.errors import InvalidDataset
+from datalens_service.data.intake.untrusted.limits import DEFAULT_LIMITS, Limits
 
 from .builders import Contents, damaged_copies, encoded, grey, random_images, write_zip
 from .hostile import COLOURS, PIXELS, png

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from datalens_service.base.errors import InvalidDataset
+from datalens_service.base.wording import speak
 from datalens_service.data import read_with_notices
 from datalens_service.data.dataset import Schema, Split, Upload
+from datalens_service.data.intake.untrusted.validation_errors import UnusableFiles
 from datalens_service.data.notices import Notice
-from datalens_service.data.untrusted.validation_errors import UnusableFiles
-from datalens_service.errors import InvalidDataset
 from datalens_service.services.dataset_declaration import DatasetForm
-from datalens_service.voices import speak
 from tests.case_files import MAKERS, case_path
 from tests.input_cases import CASES, WINDOW, Case, Read, Refused
 

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from datalens_service.base.errors import InvalidDataset
 from datalens_service.data import read_with_notices
 from datalens_service.data.dataset import Upload
 from datalens_service.data.notices import Notice, NoticeCode
-from datalens_service.errors import InvalidDataset
 from datalens_service.services.dataset_declaration import DatasetForm
 
 from .builders import npy_bytes, tarred, write_npz, zipped

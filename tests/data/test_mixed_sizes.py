@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from datalens_service.base.errors import InvalidDataset
+from datalens_service.base.wording import Voice, spoken_to
 from datalens_service.data import read_with_notices
 from datalens_service.data.dataset import Upload
+from datalens_service.data.intake.preparation.pictures import prepare_picture
+from datalens_service.data.intake.untrusted.limits import PREPARE_LIMITS
+from datalens_service.data.intake.untrusted.shapes import Shape, suggest_size
+from datalens_service.data.intake.untrusted.validation_errors import UnusableFiles
 from datalens_service.data.notices import NoticeCode
-from datalens_service.data.preparation.pictures import prepare_picture
 from datalens_service.data.preparation_settings import Colour, PrepareSettings
-from datalens_service.data.untrusted.limits import PREPARE_LIMITS
-from datalens_service.data.untrusted.shapes import Shape, suggest_size
-from datalens_service.data.untrusted.validation_errors import UnusableFiles
-from datalens_service.errors import InvalidDataset
 from datalens_service.services.dataset_declaration import DatasetForm
-from datalens_service.voices import Voice, spoken_to
 
 from .builders import encoded, random_images, write_npz, write_zip
 from .uploads import table

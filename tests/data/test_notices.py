@@ -8,14 +8,14 @@ import pytest
 from PIL import Image
 from pydantic import ValidationError
 
+from datalens_service.base.errors import InvalidDataset
 from datalens_service.data import ReadingChoices, read_source, read_upload, read_with_notices
 from datalens_service.data.dataset import Upload
+from datalens_service.data.intake.schema_inference import constant_rows, nearly_black_rows
+from datalens_service.data.intake.untrusted.limits import DEFAULT_LIMITS
+from datalens_service.data.intake.untrusted.source import open_source
 from datalens_service.data.notices import EXAMPLES, MESSAGES, Notice, NoticeCode, Notices
 from datalens_service.data.privacy_units import UnitDeclaration
-from datalens_service.data.schema_inference import constant_rows, nearly_black_rows
-from datalens_service.data.untrusted.limits import DEFAULT_LIMITS
-from datalens_service.data.untrusted.source import open_source
-from datalens_service.errors import InvalidDataset
 
 from .builders import Contents, encoded, random_images, write_npz, write_zip
 from .uploads import IMAGES, LABELS, PNGS, UPLOADS, hugging_face_table, idx_files, shard, write_tar
@@ -115,7 +115,7 @@ def test_rows_are_the_same_whatever_the_size_of_a_block(monkeypatch: pytest.Monk
     images[[17, 30], 0, 0] = 9
     images[40] //= 32
     whole = constant_rows(images), nearly_black_rows(images)
-    monkeypatch.setattr("datalens_service.data.schema_inference._BLOCK_BYTES", 3 * images[0].nbytes)
+    monkeypatch.setattr("datalens_service.data.intake.schema_inference._BLOCK_BYTES", 3 * images[0].nbytes)
     np.testing.assert_array_equal(constant_rows(images), [3])
     np.testing.assert_array_equal(nearly_black_rows(images), [17, 40])
     np.testing.assert_array_equal(whole[0], [3])

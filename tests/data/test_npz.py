@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from datalens_service.base.errors import InvalidDataset
 from datalens_service.data import ReadingChoices, read_upload, read_with_notices
 from datalens_service.data.dataset import Upload
-from datalens_service.data.readers import npz
-from datalens_service.errors import InvalidDataset
+from datalens_service.data.intake.readers import npz
 
 from .builders import damaged_copies, npy_bytes, random_images, write_npz, write_zip
 from .hostile import npy

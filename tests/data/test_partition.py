@@ -4,8 +4,8 @@ import hmac
 import numpy as np
 import pytest
 
+from datalens_service.base.errors import InvalidDataset
 from datalens_service.data.partition import assign_shards, members
-from datalens_service.errors import InvalidDataset
 
 KEY = b"k" * 32
 NUM_UNITS, NUM_SHARDS, NUM_CLASSES = 1000, 40, 10

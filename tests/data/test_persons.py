@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from datalens_service.base.errors import InvalidDataset, PersonsInBothSplits
 from datalens_service.data import ReadingChoices, read_with_notices
 from datalens_service.data.dataset import NOBODY, Upload
+from datalens_service.data.intake.stored_dataset import load_dataset, save_dataset
+from datalens_service.data.intake.untrusted.validation_errors import UnusableFiles
 from datalens_service.data.notices import Notice
 from datalens_service.data.preparation_settings import PrepareSettings
 from datalens_service.data.privacy_units import UnitDeclaration, identities
-from datalens_service.data.stored_dataset import load_dataset, save_dataset
-from datalens_service.data.untrusted.validation_errors import UnusableFiles
-from datalens_service.errors import InvalidDataset, PersonsInBothSplits
 
 from .builders import random_images, write_npz, write_zip
 from .dicom_files import dicom

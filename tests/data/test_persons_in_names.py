@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from datalens_service.data import ReadingChoices, read_with_notices
+from datalens_service.data.intake.persons_in_names import FileName, persons_in_names
 from datalens_service.data.notices import Notice
-from datalens_service.data.persons_in_names import FileName, persons_in_names
 
 from .builders import write_zip
 from .uploads import LABELS, PNGS, table, write_bytes, write_tar

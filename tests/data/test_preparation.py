@@ -9,15 +9,15 @@ from PIL import Image
 from pydantic import ValidationError
 from pydicom.data import get_testdata_file
 
+from datalens_service.base.errors import InvalidDataset
 from datalens_service.data.image_sizes import parse_size
+from datalens_service.data.intake.preparation.arrays import convert_pixels
+from datalens_service.data.intake.preparation.dicom import read_patient
+from datalens_service.data.intake.preparation.pictures import prepare_picture
+from datalens_service.data.intake.untrusted.images import Picture
+from datalens_service.data.intake.untrusted.limits import PREPARE_LIMITS, Limits
 from datalens_service.data.notices import NoticeCode, Notices
-from datalens_service.data.preparation.arrays import convert_pixels
-from datalens_service.data.preparation.dicom import read_patient
-from datalens_service.data.preparation.pictures import prepare_picture
 from datalens_service.data.preparation_settings import Colour, Fit, PrepareSettings
-from datalens_service.data.untrusted.images import Picture
-from datalens_service.data.untrusted.limits import PREPARE_LIMITS, Limits
-from datalens_service.errors import InvalidDataset
 
 from .dicom_files import dicom
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datalens_service.data.sandbox import exchange, sandbox
-from datalens_service.data.sandbox.confinement import FORBIDDEN
-from datalens_service.data.sandbox.sandbox import Confinement, Refused, decode
-from datalens_service.errors import InvalidDataset, StoreUnavailable
+from datalens_service.base.errors import InvalidDataset, StoreUnavailable
+from datalens_service.data.intake.sandbox import exchange, sandbox
+from datalens_service.data.intake.sandbox.confinement import FORBIDDEN
+from datalens_service.data.intake.sandbox.sandbox import Confinement, Refused, decode
 from other_programs import find_program
 from tests.case_files import MAKERS, case_path
 
@@ -41,7 +41,7 @@ def probe(scratch: Path, action: str) -> str:
     code = f"""
         import ctypes, os, resource, signal, socket, subprocess, sys, threading
         from pathlib import Path
-        from datalens_service.data.sandbox.confinement import confine
+        from datalens_service.data.intake.sandbox.confinement import confine
         confine(Path({str(scratch)!r}), memory_bytes=2**30, cpu_seconds=20, file_bytes=2**20)
         try:
             print({action})
@@ -115,9 +115,9 @@ READ_ALL = """
     from pathlib import Path
     from datalens_service.data import choose_decoder
     from datalens_service.data.preparation_settings import PrepareSettings
-    from datalens_service.data.reading_choices import AS_IT_IS, ReadingChoices
-    from datalens_service.data.sandbox.decode import RecordsRequest, read_records
-    from datalens_service.data.sandbox.exchange import Outcome, attempt, serve
+    from datalens_service.data.intake.reading_choices import AS_IT_IS, ReadingChoices
+    from datalens_service.data.intake.sandbox.decode import RecordsRequest, read_records
+    from datalens_service.data.intake.sandbox.exchange import Outcome, attempt, serve
     uploads, folder = map(Path, sys.argv[1:])
     prepared = ReadingChoices(preparation=PrepareSettings(width=8, height=8), skip_unreadable=True, ignore_groups=True)
     def read_all(decoders):
@@ -162,7 +162,7 @@ def test_no_call_of_the_list_is_forbidden() -> None:
 def test_what_it_can(scratch: Path) -> None:
     assert probe(scratch, f"open({str(scratch / 'a')!r}, 'w').write('x')") == "1"
     assert probe(scratch, "sum(range(10))") == "45"
-    assert probe(scratch, "__import__('datalens_service.clock').__name__") == "datalens_service"
+    assert probe(scratch, "__import__('datalens_service.base.clock').__name__") == "datalens_service"
     assert probe(scratch, "__import__('numpy').__name__") == "numpy"
     assert probe(scratch, "threading.Thread(target=print).start()") == "None"
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datalens_service.data import stored_dataset
+from datalens_service.base.errors import InvalidDataset, NotFound, StateConflict
 from datalens_service.data.dataset import Dataset
-from datalens_service.data.stored_dataset import load_dataset, save_dataset
-from datalens_service.errors import InvalidDataset, NotFound, StateConflict
+from datalens_service.data.intake import stored_dataset
+from datalens_service.data.intake.stored_dataset import load_dataset, save_dataset
 
 FILES = ["schema.json", "test_images.npy", "test_labels.npy", "train_images.npy", "train_labels.npy"]
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from datalens_service.base.errors import InvalidDataset
 from datalens_service.data import ReadingChoices, UnitDeclaration, read_upload
 from datalens_service.data.dataset import Dataset, Schema, Split, Upload
+from datalens_service.data.intake.stored_dataset import load_dataset, save_dataset
 from datalens_service.data.partition import assign_shards
 from datalens_service.data.privacy_units import identities
-from datalens_service.data.stored_dataset import load_dataset, save_dataset
-from datalens_service.errors import InvalidDataset
 from datalens_service.services.dataset_declaration import DatasetForm
 
 from .builders import grey, random_images, write_npz, write_zip

@@ -12,11 +12,11 @@ import pytest
 from PIL import Image
 from pydicom.uid import GrayscaleSoftcopyPresentationStateStorage
 
+from datalens_service.base.errors import InvalidDataset
 from datalens_service.data import read_with_notices
 from datalens_service.data.dataset import Upload
+from datalens_service.data.intake.untrusted.validation_errors import UnusableFiles
 from datalens_service.data.notices import NoticeCode
-from datalens_service.data.untrusted.validation_errors import UnusableFiles
-from datalens_service.errors import InvalidDataset
 from datalens_service.services.dataset_declaration import DatasetForm
 
 from .builders import encoded, grey, random_images, tarred, write_zip, zipped

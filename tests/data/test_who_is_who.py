@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from datalens_service.base.errors import InvalidDataset
 from datalens_service.data import ReadingChoices, read_upload, read_with_notices
+from datalens_service.data.intake.untrusted.validation_errors import UnusableFiles
 from datalens_service.data.privacy_units import UnitDeclaration
-from datalens_service.data.untrusted.validation_errors import UnusableFiles
-from datalens_service.errors import InvalidDataset
 
 from .builders import write_npz, write_zip
 from .uploads import IMAGES, LABELS, PNGS, UPLOADS, idx_files, shard, table, write_bytes, write_tar

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 from sqlalchemy import func, make_url, select, update
 
+from datalens_service.adapters.dispatch import Dispatcher
+from datalens_service.base.settings import Settings
 from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.data.stored_dataset import save_dataset
-from datalens_service.gateways.dispatch import Dispatcher
+from datalens_service.data.intake.stored_dataset import save_dataset
 from datalens_service.jobs.execute import execute
 from datalens_service.proof.hash_chain import SPENDS, Balance, Entry, EntryKind
 from datalens_service.services.pricing import quote
 from datalens_service.services.submit_job import submit_job
-from datalens_service.settings import Settings
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
@@ -36,7 +36,7 @@ from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.account_summary import AccountSummary, entries, summarize_account
 from datalens_service.store.ledger.chain_verification import verify_chain
-from datalens_service.store.tables import AggregateRow, JobRow, ReleasedStateRow
+from datalens_service.store.schema.tables import AggregateRow, JobRow, ReleasedStateRow
 from deployments.fork_servers import fork_server, start_program
 from deployments.forked_programs import ForkedProgram
 from deployments.hold import Hold

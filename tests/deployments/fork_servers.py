@@ -29,7 +29,7 @@ from workers.process.fork_server import WAITS_ASLEEP, ForkServer
 _IMPORTS = (
     "api.application",
     "datalens_service.cli.app",
-    "datalens_service.local.local_run",
+    "datalens_service.jobs.embedded_run",
     "httpcore2",
     # pyarrow looks for it when the first table is written.
     "pandas",

@@ -26,7 +26,7 @@ _PROGRAMS = ("individual_epsilon", "prediction", "sampling")
 _COMMANDS = (
     "datalens_service.cli",
     "workers.process.supervisor",
-    *(f"datalens_service.programs.{name}" for name in _PROGRAMS),
+    *(f"datalens_service.subprocesses.{name}" for name in _PROGRAMS),
 )
 _SCRIPT = "datalens"
 _COLD = ("serve", "plugins")

@@ -17,8 +17,8 @@ import httpx2
 import numpy as np
 from celery import Celery
 
+from datalens_service.base.errors import StoreUnavailable
 from datalens_service.client import Client
-from datalens_service.errors import StoreUnavailable
 from datalens_service.store.access import keys
 from datalens_service.store.charge_log import ChargeLog
 from datalens_service.store.database import Database

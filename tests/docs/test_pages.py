@@ -6,7 +6,7 @@ import tomllib
 from functools import cache
 from pathlib import Path
 
-from datalens_service.settings import Settings
+from datalens_service.base.settings import Settings
 from repository import list_files
 
 ROOT = Path(__file__).parents[2]

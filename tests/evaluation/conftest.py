@@ -10,12 +10,12 @@ from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.evaluation import Measure
 from datalens_service.evaluation.evaluate import Evaluation
 from datalens_service.evaluation.measures import Measurements
-from datalens_service.evaluation.report.build import MethodFacts, Report
-from datalens_service.evaluation.report.document import Product
-from datalens_service.evaluation.report.privacy_statement import Lifetime, PrivacyStatement, privacy_statement
 from datalens_service.mechanisms import OuterProductSum, PlannedRelease, TopAgg
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.accounting import limit_units
+from datalens_service.report.build import MethodFacts, Report
+from datalens_service.report.document import Product
+from datalens_service.report.privacy_statement import Lifetime, PrivacyStatement, privacy_statement
 
 CLASS_NAMES = ("left <top>", "right top", "bottom")
 SIDE = 12

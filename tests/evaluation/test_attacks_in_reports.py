@@ -6,10 +6,10 @@ import json
 import jsonschema
 import pytest
 
-from datalens_service.errors import ReportIncomplete
-from datalens_service.evaluation.report.attacks import AttackFinding, RocPoint
-from datalens_service.evaluation.report.build import Report, owner_view, releasable_view
-from datalens_service.evaluation.report.document import check, compute_seal, json_schema
+from datalens_service.base.errors import ReportIncomplete
+from datalens_service.report.attacks import AttackFinding, RocPoint
+from datalens_service.report.build import Report, owner_view, releasable_view
+from datalens_service.report.document import check, compute_seal, json_schema
 from report_pages import owner_html, releasable_html
 from tests.evaluation.conftest import report
 

@@ -8,11 +8,11 @@ from typing import Any
 import jsonschema
 import pytest
 
-from datalens_service.errors import ReportIncomplete
+from datalens_service.base.errors import ReportIncomplete
 from datalens_service.evaluation import ClassFigure, Measure, Unavailable
 from datalens_service.evaluation.measures import Basis
-from datalens_service.evaluation.report.build import REQUIRED_FIELDS, JournalFacts, Report, owner_view, releasable_view
-from datalens_service.evaluation.report.document import check, compute_seal, json_schema
+from datalens_service.report.build import REQUIRED_FIELDS, JournalFacts, Report, owner_view, releasable_view
+from datalens_service.report.document import check, compute_seal, json_schema
 from report_pages import releasable_html
 from tests.evaluation.conftest import report
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from datalens_service.base.errors import JobStopped
 from datalens_service.data.dataset import Split
-from datalens_service.errors import JobStopped
 from datalens_service.evaluation import METRICS, EvaluationSettings
 from datalens_service.evaluation.evaluate import Subject, evaluate
 from datalens_service.evaluation.measures import Measurements

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+from datalens_service.base.errors import WorkerUnavailable
 from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.errors import WorkerUnavailable
 from datalens_service.evaluation import METRICS, EvaluationSettings
 from datalens_service.evaluation.measures import measured
 from datalens_service.evaluation.metrics import fidelity as fidelity_module

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from datalens_service.evaluation import Measure
-from datalens_service.evaluation.report.charts import Bar, accuracy_bars, epsilon_delta_curve
-from datalens_service.evaluation.report.drawing import ticks
-from datalens_service.evaluation.report.pictures import Pictures, neighbours
 from datalens_service.privacy.accounting import gaussian_delta
+from datalens_service.report.charts import Bar, accuracy_bars, epsilon_delta_curve
+from datalens_service.report.drawing import ticks
+from datalens_service.report.pictures import Pictures, neighbours
 from report_pages import owner_html, releasable_html
 from tests.evaluation.conftest import report
 

@@ -15,9 +15,9 @@ from datalens_service.evaluation.metrics.classifier_benchmark import Progress
 from datalens_service.evaluation.metrics.context import Context, Sources, UndeclaredRead
 from datalens_service.evaluation.metrics.fidelity import EXTRACTOR_TITLES
 from datalens_service.evaluation.metrics.outcome import Reads
-from datalens_service.evaluation.report.build import Report, owner_view, releasable_view
 from datalens_service.evaluation.settings import ExtractorKind
 from datalens_service.models.generators.generator import Generator
+from datalens_service.report.build import Report, owner_view, releasable_view
 from report_pages import owner_html, releasable_html
 from tests.evaluation.conftest import report
 from tests.extensions.drop_in import drop_in

@@ -10,8 +10,8 @@ from safetensors.torch import save_file
 from scipy.ndimage import gaussian_filter
 from sklearn.datasets import load_digits
 
+from datalens_service.base.errors import WorkerUnavailable
 from datalens_service.data.dataset import Images, Split
-from datalens_service.errors import WorkerUnavailable
 from datalens_service.evaluation.metrics.fidelity import Comparisons, compare
 from datalens_service.evaluation.metrics.reference import Reference
 from datalens_service.evaluation.metrics.reference_checks import spoiled, why_unknown

@@ -12,11 +12,11 @@ from datalens_service.data.preparation_settings import Fit, PrepareSettings
 from datalens_service.evaluation import METRICS, Measure
 from datalens_service.evaluation.evaluate import Evaluation
 from datalens_service.evaluation.measures import Measurements
-from datalens_service.evaluation.report import phrases as wording_module
-from datalens_service.evaluation.report.build import Report, owner_view, releasable_view
-from datalens_service.evaluation.report.card import card
-from datalens_service.evaluation.report.summary import usefulness
 from datalens_service.models.public_source import PublicInputs, PublicSource
+from datalens_service.report import phrases as wording_module
+from datalens_service.report.build import Report, owner_view, releasable_view
+from datalens_service.report.card import card
+from datalens_service.report.summary import usefulness
 from report_pages import owner_html, releasable_html
 from tests.evaluation.conftest import report, statement
 

@@ -5,18 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from datalens_service.errors import LedgerCorrupt
-from datalens_service.evaluation.report import phrases
-from datalens_service.evaluation.report.disclosures import assumptions
-from datalens_service.evaluation.report.privacy_statement import (
-    PrivacyStatement,
-    classify_epsilon,
-    first_releases,
-    membership_advantage,
-    privacy_statement,
-    true_positive_rate,
-)
-from datalens_service.evaluation.report.summary import right_guesses
+from datalens_service.base.errors import LedgerCorrupt
 from datalens_service.mechanisms import GradientSum, OuterProductSum, PlannedRelease, TopAgg
 from datalens_service.privacy.accounting import (
     Charge,
@@ -25,6 +14,17 @@ from datalens_service.privacy.accounting import (
     stated_epsilon,
 )
 from datalens_service.privacy.poisson_sampling import PoissonSampling
+from datalens_service.report import phrases
+from datalens_service.report.disclosures import assumptions
+from datalens_service.report.privacy_statement import (
+    PrivacyStatement,
+    classify_epsilon,
+    first_releases,
+    membership_advantage,
+    privacy_statement,
+    true_positive_rate,
+)
+from datalens_service.report.summary import right_guesses
 from tests.evaluation.conftest import RELEASES, statement, votes
 
 ZERO_OUT, REPLACE_ONE = NeighboringRelation.ZERO_OUT, NeighboringRelation.REPLACE_ONE

@@ -8,9 +8,9 @@ import pytest
 from datalens_service.data.export.model_card import model_card
 from datalens_service.data.export.pages import DrawnImages, datasheet
 from datalens_service.evaluation.measures import ClassFigure, ConfusionTable, Measure
-from datalens_service.evaluation.report.build import Report, owner_view, releasable_view
-from datalens_service.evaluation.report.card import card
-from datalens_service.evaluation.report.verdict import (
+from datalens_service.report.build import Report, owner_view, releasable_view
+from datalens_service.report.card import card
+from datalens_service.report.verdict import (
     ClassShare,
     Figures,
     judge,

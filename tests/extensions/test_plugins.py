@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from datalens_service.base.plugins import PluginOrigin
+from datalens_service.base.signatures import SigningKey
+from datalens_service.contracts.methods import check_method
 from datalens_service.data.export.pages import guarantee
-from datalens_service.evaluation.report.build import owner_view, releasable_view
-from datalens_service.evaluation.report.card import card
-from datalens_service.evaluation.report.html import page
-from datalens_service.method_contract import check_method
 from datalens_service.methods import DataLens, DpSgd, Method, Mixture
-from datalens_service.plugins import PluginOrigin
 from datalens_service.proof.proof_verification import verify
-from datalens_service.signatures import SigningKey
+from datalens_service.report.build import owner_view, releasable_view
+from datalens_service.report.card import card
+from datalens_service.report.html import page
 from example_proof import EXAMPLE_PROOF
 from tests.evaluation.conftest import report as finished_report
 from tests.extensions.installed import Installed

@@ -122,7 +122,7 @@ import json, sys
 import numpy as np
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.privacy.budget import MemoryAccount
-from datalens_service.run import run
+from datalens_service.training import run
 from datalens_service.spec import TrainingSpec
 
 rng, labels = np.random.default_rng(0), np.arange(60) % 2

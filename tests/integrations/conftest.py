@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import pytest
 
+from datalens_service.base.settings import Settings
 from datalens_service.client import Client, Job
-from datalens_service.settings import Settings
 from in_process_service import InProcessService
 from tests.api.api_builders import npz, work_off
 

@@ -12,10 +12,10 @@ import huggingface_hub
 import pytest
 from typer.testing import CliRunner
 
+from datalens_service.base.errors import InvalidInput, StateConflict
 from datalens_service.cli.app import app
 from datalens_service.client import Client
 from datalens_service.data.export.release_archive import SUMS, SUMS_SIGNATURE
-from datalens_service.errors import InvalidInput, StateConflict
 from datalens_service.integrations.hub import ReleaseOptions, push_to_hub, save_release
 from datalens_service.proof.release_verification import verify_path
 

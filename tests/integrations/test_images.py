@@ -12,13 +12,13 @@ import torch
 from torch.utils.data import DataLoader
 
 from data.builders import random_images
+from datalens_service.base.errors import InvalidInput
+from datalens_service.base.signatures import SigningKey
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS, WrittenImages
 from datalens_service.data.export.pages import DrawnImages
 from datalens_service.data.export.release_archive import write_bundle
-from datalens_service.errors import InvalidInput
 from datalens_service.integrations.images import ReleasedImages, from_folder, from_job
-from datalens_service.signatures import SigningKey
 from example_proof import EXAMPLE_PROOF
 
 from .conftest import Released

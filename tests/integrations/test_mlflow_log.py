@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from datalens_service.base.errors import InvalidInput
 from datalens_service.client import Client
-from datalens_service.errors import InvalidInput
 from datalens_service.integrations.mlflow_log import log_to_mlflow, released_figures
 
 from .conftest import Released

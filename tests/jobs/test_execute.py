@@ -14,18 +14,18 @@ from sqlalchemy import update
 
 import datalens_service.jobs.execute
 import datalens_service.jobs.run_evaluation
-from datalens_service import logs
-from datalens_service.errors import NotFound, StaleLease, StoreUnavailable
+from datalens_service.base import logs
+from datalens_service.base.errors import NotFound, StaleLease, StoreUnavailable
+from datalens_service.base.progress import Phase
 from datalens_service.jobs.job_watch import JobWatch, PauseRequested, ShutdownRequested
 from datalens_service.methods import Moments
 from datalens_service.models.generators.generator import Generator
-from datalens_service.phases import Phase
 from datalens_service.proof.proof_verification import verify
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger.account_summary import journal, read_account
-from datalens_service.store.tables import DatasetRow, JobRow
+from datalens_service.store.schema.tables import DatasetRow, JobRow
 from deployments.deployment import MOMENTS, QUICK, VOTES, Deployment, lamps
 
 RELEASABLE = {

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from sqlalchemy import select
 
+from datalens_service.base.errors import InvalidSpec, NotFound, StateConflict
 from datalens_service.data.dataset import Dataset
-from datalens_service.errors import InvalidSpec, NotFound, StateConflict
 from datalens_service.mechanisms import AccuracyCount, Mechanism
 from datalens_service.mechanisms.accuracy import Answers
 from datalens_service.privacy.randomness import NoiseSource
@@ -19,7 +19,7 @@ from datalens_service.store.ledger import ledger
 from datalens_service.store.ledger.account import JobAccount
 from datalens_service.store.ledger.account_summary import summarize_account
 from datalens_service.store.ledger.chain_verification import verify_chain
-from datalens_service.store.tables import DEFAULT_TENANT, JobRow
+from datalens_service.store.schema.tables import DEFAULT_TENANT, JobRow
 from deployments.deployment import QUICK, Deployment, lamps
 
 COST = AccuracyCount(num_units=400, noise_stddev=100).cost()

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from datalens_service.evaluation.report import document
+from datalens_service.base.signatures import SigningKey
 from datalens_service.jobs.failures import Exit
 from datalens_service.methods.descent.iterates import read_iterates
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.proof.proof_verification import verify
-from datalens_service.signatures import SigningKey
+from datalens_service.report import document
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.ledger import released_states
 from deployments.deployment import Deployment

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from safetensors import SafetensorError
 
-from datalens_service.checkpoint import Checkpoints
-from datalens_service.errors import InsufficientStorage, StoreUnavailable
+from datalens_service.base.checkpoint import Checkpoints
+from datalens_service.base.errors import InsufficientStorage, StoreUnavailable
+from datalens_service.base.progress import Phase
 from datalens_service.jobs.failures import check_disk
-from datalens_service.phases import Phase
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState

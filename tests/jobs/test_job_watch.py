@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from datalens_service.clock import utc_now
-from datalens_service.errors import StaleLease
+from datalens_service.base.clock import utc_now
+from datalens_service.base.errors import StaleLease
+from datalens_service.base.progress import Phase
 from datalens_service.jobs import job_watch
 from datalens_service.jobs.failures import Exit
 from datalens_service.jobs.job_watch import GRACE_SECONDS, JobWatch
 from datalens_service.jobs.private_folder import PrivateFolder
-from datalens_service.phases import Phase
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState

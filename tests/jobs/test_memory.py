@@ -12,11 +12,11 @@ import pytest
 import torch
 
 import datalens_service.jobs.execute
-from datalens_service.errors import WorkerUnavailable
+from datalens_service.base.errors import WorkerUnavailable
 from datalens_service.jobs import memory
 from datalens_service.jobs.execute import choose_device, training_device
 from datalens_service.spec import Device
-from datalens_service.store.tables import JobRow
+from datalens_service.store.schema.tables import JobRow
 from deployments.deployment import QUICK, Deployment
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from datalens_service.clock import utc_now
+from datalens_service.base.clock import utc_now
 from datalens_service.jobs.failures import Exit
 from datalens_service.jobs.job_watch import ShutdownRequested
 from datalens_service.proof.hash_chain import EntryKind

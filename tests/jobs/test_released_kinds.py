@@ -18,20 +18,20 @@ from starlette.testclient import TestClient
 
 import datalens_service.jobs.execute
 from api.main import create_app
+from datalens_service.base.signatures import signer
 from datalens_service.data.dataset import Schema
-from datalens_service.evaluation.report import document
 from datalens_service.jobs import release_files
 from datalens_service.jobs.holdout import holdout_accuracy
 from datalens_service.jobs.release_files import SamplePreviews
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.released import ReleasedModel
 from datalens_service.proof.proof_verification import verify
-from datalens_service.run import run as train
-from datalens_service.signatures import signer
+from datalens_service.report import document
 from datalens_service.store.installation import signing_key
 from datalens_service.store.jobs import released_models
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.ledger.account_summary import summarize_account
+from datalens_service.training import run as train
 from deployments.deployment import MOMENTS, QUICK, Deployment, lamps
 from tests.models.toy_models import Brightness, MeanImage
 

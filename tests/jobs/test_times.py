@@ -13,17 +13,17 @@ import pytest
 from starlette.testclient import TestClient
 
 from api.main import create_app
+from datalens_service.base.progress import Phase
+from datalens_service.base.settings import Settings
 from datalens_service.jobs import job_watch
 from datalens_service.jobs.job_watch import JobWatch
 from datalens_service.jobs.private_folder import PrivateFolder
-from datalens_service.phases import Phase
-from datalens_service.settings import Settings
 from datalens_service.store.access import keys, webhooks
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs, released_models
 from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.jobs.leases import Lease, Requests
-from datalens_service.store.tables import JobRow
+from datalens_service.store.schema.tables import JobRow
 from deployments.deployment import MOMENTS, Deployment, lamps
 
 INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?")

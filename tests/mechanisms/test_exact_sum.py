@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from datalens_service.errors import ContributionFailed
+from datalens_service.base.errors import ContributionFailed
 from datalens_service.jobs.failures import describe_problem
 from datalens_service.mechanisms import VectorSum
 from datalens_service.mechanisms.exact_sum import LARGEST_SUM, ExactSum

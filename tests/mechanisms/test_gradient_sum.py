@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from datalens_service.errors import ContributionFailed
+from datalens_service.base.errors import ContributionFailed
 from datalens_service.mechanisms import GradientChunk, GradientSum
 from datalens_service.mechanisms import gradient_sum as gradient_sums
 from datalens_service.mechanisms.gradient_sum import row_norms, unit_means, within_radius

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from datalens_service.errors import ContributionFailed
+from datalens_service.base.errors import ContributionFailed
 from datalens_service.mechanisms import IndividualHistogram
 from datalens_service.mechanisms.individual_histogram import (
     DEFAULT_NOISE_STDDEV,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from datalens_service.errors import InvalidSpec
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.mechanisms import LabelScores, LabelScoresParameters
 from datalens_service.privacy.accounting import NeighboringRelation, limit_units, smallest_noise_stddev
 from privacy_gate.cases import vote

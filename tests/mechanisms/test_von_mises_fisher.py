@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import special, stats
 
-from datalens_service.errors import ContributionFailed, InvalidInput, InvalidSpec
+from datalens_service.base.errors import ContributionFailed, InvalidInput, InvalidSpec
 from datalens_service.mechanisms import GradientChunk, VonMisesFisherSum
 from datalens_service.mechanisms.von_mises_fisher import GRID, unit_directions
 from datalens_service.methods.descent.noisy_directions import mean_cosine

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from datalens_service.errors import ContributionFailed
+from datalens_service.base.errors import ContributionFailed
 from datalens_service.mechanisms import ClippedRows, CountSketch, Histogram, KLevel, PartialGradients, TopAgg
 from datalens_service.mechanisms.topagg import sign_votes
 from privacy_gate.cases import IMAGES, NUM_TEACHERS, PIXELS, vote

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from datalens_service.base.errors import DatalensError
+from datalens_service.base.process_group import ProcessGroup, join_process_group, read_rendezvous
 from datalens_service.data.dataset import Dataset, Schema, Split, Upload
-from datalens_service.errors import DatalensError
 from datalens_service.mechanisms.private_shards import run_follower
 from datalens_service.methods import DataLens, ExecutionOptions
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
-from datalens_service.process_group import ProcessGroup, join_process_group, read_rendezvous
-from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import run
 from ports import free_port
 
 RECORDS, SIDE, CLASSES, TEACHERS = 400, 8, 2, 256

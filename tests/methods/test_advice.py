@@ -4,9 +4,9 @@ import re
 
 import pytest
 
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.data.dataset import Schema
 from datalens_service.data.image_sizes import parse_size
-from datalens_service.errors import InvalidSpec
 from datalens_service.planning.presets import preset
 from datalens_service.spec import TrainingSpec
 

@@ -4,7 +4,7 @@ import pytest
 
 from datalens_service.data.dataset import Schema
 from datalens_service.methods import AnyMethod, DataLens, LabelledPool, Method, PooledMoments, Rejection, Scattering
-from datalens_service.methods.appearance import Looks, describe_images, is_drowned, judge_looks
+from datalens_service.methods.expected_quality import Looks, describe_images, is_drowned, judge_looks
 from datalens_service.planning.presets import preset
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.spec import TrainingSpec

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from datalens_service.base.errors import BudgetExceeded, CheckpointMismatch, InfeasiblePlan, InvalidSpec
 from datalens_service.data.dataset import Dataset, Schema
-from datalens_service.errors import BudgetExceeded, CheckpointMismatch, InfeasiblePlan, InvalidSpec
 from datalens_service.methods import DataLens
 from datalens_service.methods.script import Resumed
 from datalens_service.methods.voting.shard_teachers import Question, image_votes

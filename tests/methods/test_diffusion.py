@@ -9,16 +9,16 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.data.dataset import Dataset, Schema
-from datalens_service.errors import InvalidSpec
 from datalens_service.methods import Diffusion
 from datalens_service.methods.descent import diffusion_run
 from datalens_service.methods.descent.denoiser_gradients import NoiseBank, denoiser_gradients, hash_images
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.accounting import NeighboringRelation, epsilon_of_charge, limit_units
 from datalens_service.privacy.budget import MemoryAccount
-from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import run
 from tests.stepped_runs import SteppedRun
 
 from . import builders

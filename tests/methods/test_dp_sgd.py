@@ -5,8 +5,8 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from datalens_service.base.errors import InfeasiblePlan, InvalidInput, InvalidSpec
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InfeasiblePlan, InvalidInput, InvalidSpec
 from datalens_service.mechanisms import GradientSum
 from datalens_service.methods import DpSgd
 from datalens_service.methods.descent.unit_gradients import choose_question, whole_units
@@ -15,8 +15,8 @@ from datalens_service.models.classifiers.sizes import num_weights
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
-from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import run
 
 from .builders import advance, share_right, start, stripes, train
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from datalens_service.base.errors import BudgetExceeded, InfeasiblePlan
 from datalens_service.data.dataset import Dataset
-from datalens_service.errors import BudgetExceeded, InfeasiblePlan
 from datalens_service.mechanisms.private_records import Rows
 from datalens_service.methods import Guided, Mixture, Moments
 from datalens_service.methods.last_layer.guided import (
@@ -13,7 +13,7 @@ from datalens_service.methods.last_layer.guided import (
     classifier_features,
     layer_gradients,
 )
-from datalens_service.models.classifier import LastLayerClassifier
+from datalens_service.models.classifiers.last_layer import LastLayerClassifier
 from datalens_service.models.generators.gaussian.guided import propose
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount

@@ -8,7 +8,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from datalens_service.errors import InfeasiblePlan, InvalidSpec
+from datalens_service.base.errors import InfeasiblePlan, InvalidSpec
 from datalens_service.mechanisms import IndividualHistogram
 from datalens_service.methods import DpSgd, Plan
 from datalens_service.methods.descent.individual_norms import build_accountant
@@ -18,8 +18,8 @@ from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.individual import norm_levels, realised_epsilons
 from datalens_service.privacy.randomness import NoiseSource
-from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import run
 from tests.stepped_runs import SteppedRun
 
 from . import builders

@@ -13,8 +13,8 @@ from datalens_service.models.classifiers.encoded_features import SMALL_CONSTANT
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount, UnchargedAccount
-from datalens_service.run import Result, run
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import Result, run
 
 from .builders import advance, share_right, start, stripes
 

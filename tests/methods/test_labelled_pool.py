@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.data.dataset import Split, Upload
-from datalens_service.errors import InvalidSpec
 from datalens_service.methods import LabelledPool, Scattering
-from datalens_service.methods.last_layer.labelled_pool import tell_apart
+from datalens_service.methods.public.labelled_pool import tell_apart
 from datalens_service.methods.sums.moments import Moments
 from datalens_service.privacy.budget import MemoryAccount
-from datalens_service.run import Result, run
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import Result, run
 
 from .builders import pool, share_of_pool_right, stripes
 

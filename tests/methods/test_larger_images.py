@@ -7,8 +7,8 @@ import pytest
 
 from datalens_service.data.dataset import Dataset, Images
 from datalens_service.privacy.budget import UnchargedAccount
-from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import run
 from tests.photographs import PARTS, photographs
 
 EPSILON, DELTA, EACH = 50.0, 1e-4, 10

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from datalens_service.base.errors import BudgetExceeded, InfeasiblePlan, InvalidSpec
 from datalens_service.data.dataset import Dataset
-from datalens_service.errors import BudgetExceeded, InfeasiblePlan, InvalidSpec
 from datalens_service.methods import Method, Mixture, Moments, PooledMoments, Shapes
 from datalens_service.methods.sums import record_sums
 from datalens_service.models.generators.dct import dct_basis

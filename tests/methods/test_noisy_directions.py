@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from datalens_service.base.errors import BudgetExceeded, InfeasiblePlan, InvalidSpec
 from datalens_service.data.dataset import Dataset, Schema
-from datalens_service.errors import BudgetExceeded, InfeasiblePlan, InvalidSpec
 from datalens_service.mechanisms import VonMisesFisherSum
 from datalens_service.methods import DpSgd
 from datalens_service.privacy.accounting import NeighboringRelation, epsilon_of_units, limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.proof.hash_chain import EntryKind
-from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import leases
+from datalens_service.training import run
 from store.books import claimed, images, journal_of, new_dataset, new_job, read_account, verified
 
 from . import builders

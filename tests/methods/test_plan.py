@@ -5,8 +5,9 @@ from itertools import pairwise
 
 import pytest
 
+from datalens_service.base.errors import JobStopped
+from datalens_service.base.progress import Phase
 from datalens_service.data.dataset import Dataset, Upload
-from datalens_service.errors import JobStopped
 from datalens_service.mechanisms import GradientSum, PlannedRelease, VectorSum
 from datalens_service.methods import (
     AnyMethod,
@@ -22,12 +23,11 @@ from datalens_service.methods import (
 )
 from datalens_service.methods.descent.sampled_gradients import SampledRun, summarize_sampling
 from datalens_service.models.generators.denoiser import public_denoiser
-from datalens_service.phases import Phase
 from datalens_service.privacy.accounting import Charge, NeighboringRelation
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
-from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import run
 
 from .builders import pool, stripes
 

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from datalens_service.base.errors import InvalidSpec, WorkerUnavailable
 from datalens_service.data.dataset import Dataset
-from datalens_service.errors import InvalidSpec, WorkerUnavailable
-from datalens_service.evaluation.report.privacy_statement import describe_public_inputs
 from datalens_service.methods import PrivateEvolution
 from datalens_service.models.generators import installed
 from datalens_service.privacy.accounting import UNITS_PER_MU_SQUARED
 from datalens_service.privacy.budget import MemoryAccount
-from datalens_service.run import Result, run
+from datalens_service.report.privacy_statement import describe_public_inputs
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import Result, run
 from tiny_generator import Tiny
 
 from .builders import share_bright_right, stripes

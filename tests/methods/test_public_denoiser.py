@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.data.dataset import Schema, Split, Upload
-from datalens_service.errors import InvalidSpec
 from datalens_service.methods import ExecutionOptions, PooledMoments
 from datalens_service.models.generators.denoiser import public_denoiser
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.budget import MemoryAccount
-from datalens_service.run import Result, run
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import Result, run
 
 from .test_moments import SIDE, blobs
 

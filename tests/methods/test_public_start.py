@@ -5,9 +5,9 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.data.dataset import Dataset, Schema, Split, Upload
 from datalens_service.data.digits import digits
-from datalens_service.errors import InvalidSpec
 from datalens_service.methods import Rejection, Scattering
 from datalens_service.methods.last_layer.dead_leaves import DeadLeaves
 from datalens_service.methods.public_start import PublicImages, describe_source, spread_over, start_from_public
@@ -15,8 +15,8 @@ from datalens_service.methods.sums.moments import Moments
 from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
-from datalens_service.run import public_images, run
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import public_images, run
 
 from .builders import advance, start, stripes
 from .test_shapes import bars

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 from datalens_service.data.dataset import Schema
-from datalens_service.evaluation.report.phrases import HELD_PUBLIC
-from datalens_service.evaluation.report.privacy_statement import describe_public_inputs
 from datalens_service.methods import PublicVotes
-from datalens_service.methods.public_votes import capped_shares, plan_cells
+from datalens_service.methods.public.public_votes import capped_shares, plan_cells
 from datalens_service.models.generators.denoiser import public_denoiser
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.pool import PublicCells
 from datalens_service.models.vote_labels import label_softly
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
-from datalens_service.run import run
+from datalens_service.report.phrases import HELD_PUBLIC
+from datalens_service.report.privacy_statement import describe_public_inputs
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import run
 
 from .builders import pool, share_bright_right, share_of_pool_right, stripes
 

@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch.distributed import set_timeout
 
-from datalens_service.errors import ContributionFailed, InvalidSpec
+from datalens_service.base.errors import ContributionFailed, InvalidSpec
+from datalens_service.base.process_group import SINGLE_PROCESS, ProcessGroup, join_process_group, read_rendezvous
 from datalens_service.mechanisms import DistributedGradients, TopAgg
 from datalens_service.mechanisms.private_shards import TeacherVault
 from datalens_service.models.teachers.partitions import PARTITIONS, partition_teachers
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
-from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, join_process_group, read_rendezvous
 
 from . import rank_processes
 from .rank_processes import SCHEMA, Before, ends, lead, share, silent, spec_of, together, upload, written

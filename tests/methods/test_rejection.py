@@ -9,9 +9,9 @@ from datalens_service.data.dataset import Schema
 from datalens_service.methods import Rejection, Shapes
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.generators.generator import Generator
-from datalens_service.models.generators.outlines.level_sets import LevelSets
-from datalens_service.models.generators.outlines.rejection import Proposals, accept, describe, propose
-from datalens_service.models.generators.outlines.tilting import find_level
+from datalens_service.models.generators.level_sets.level_sets import LevelSets
+from datalens_service.models.generators.level_sets.rejection import Proposals, accept, describe, propose
+from datalens_service.models.generators.level_sets.tilting import find_level
 from datalens_service.models.generators.requests import fill_requests
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.data.dataset import Dataset, Schema, Split, Upload
-from datalens_service.errors import InvalidSpec
 from datalens_service.methods import Diffusion, Plan, RejectionOrDiffusion
 from datalens_service.methods.public_start import PublicImages
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.accounting import Charge, NeighboringRelation, compute_slack, delta_beside, limit_units
 from datalens_service.privacy.budget import MemoryAccount, UnchargedAccount
-from datalens_service.run import public_images, run
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import public_images, run
 from tests.stepped_runs import SteppedRun
 
 from . import builders

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InvalidSpec
 from datalens_service.methods import DataLens, DpGan, PateGan
 from datalens_service.methods.voting.rivals import RIVALS as RIVALS_OF_DATALENS
 from datalens_service.methods.voting.rivals import build_rival

@@ -9,8 +9,8 @@ import torch
 from pydantic import ValidationError
 from torch.nn import functional
 
+from datalens_service.base.errors import BudgetExceeded, InfeasiblePlan, InvalidSpec, StateConflict
 from datalens_service.data.dataset import Dataset, Schema
-from datalens_service.errors import BudgetExceeded, InfeasiblePlan, InvalidSpec, StateConflict
 from datalens_service.mechanisms import GradientChunk
 from datalens_service.methods import DpSgd
 from datalens_service.methods.descent.sampled_gradients import smallest_stddev
@@ -20,8 +20,8 @@ from datalens_service.models.per_record import PerRecordGradients
 from datalens_service.privacy.accounting import delta_beside, epsilon_of_charge, limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import Booleans, NoiseSource
-from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import run
 from tests.stepped_runs import SteppedRun
 
 from . import builders

@@ -10,8 +10,8 @@ import torch
 from pydantic import ValidationError
 from torch.nn import functional
 
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.errors import InvalidSpec
 from datalens_service.methods import Scattering
 from datalens_service.methods.last_layer.dead_leaves import DeadLeaves, draw_dead_leaves
 from datalens_service.methods.last_layer.scattering import choose_learning_rate
@@ -20,8 +20,8 @@ from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.classifiers.encoded_features import FeatureBasis, as_classifier
 from datalens_service.models.encoders import ImagenetLite0, ScatteringEncoder
 from datalens_service.models.encoders.network import OpponentColours, ScatteringNetwork
-from datalens_service.models.scattering import Scattering as Features
-from datalens_service.models.scattering import planes_at_once
+from datalens_service.models.encoders.wavelets import Scattering as Features
+from datalens_service.models.encoders.wavelets import planes_at_once
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from tests.models.test_encoders import with_weights

@@ -12,12 +12,12 @@ import pytest
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticUndefined
 
-from datalens_service.errors import InvalidSpec
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.methods import Method
 from datalens_service.methods.registered import RegisteredMethod
 from datalens_service.privacy.accounting import Charge
 from datalens_service.privacy.budget import MemoryAccount
-from datalens_service.run import public_images
+from datalens_service.training import public_images
 
 from .builders import advance, dataset, start
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from safetensors.numpy import save_file
 
+from datalens_service.base.errors import InvalidInput
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InvalidInput
 from datalens_service.models.classifiers.architectures import ARCHITECTURES, build_network
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.classifiers.encoded_features import FeatureBasis, as_classifier

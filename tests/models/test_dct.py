@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy.fft import dctn
 
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InvalidSpec
 from datalens_service.models.exact_products import exact_products, on_grid
 from datalens_service.models.generators.dct import LowFrequencies, dct_basis
 

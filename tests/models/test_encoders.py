@@ -9,8 +9,8 @@ import torch
 from onnx import helper
 from PIL import Image
 
+from datalens_service.base.errors import InvalidInput, InvalidSpec, WorkerUnavailable
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InvalidInput, InvalidSpec, WorkerUnavailable
 from datalens_service.models.encoders import AnyEncoder, Encoder, ImagenetLite0, OnnxEncoder, imagenet_lite0
 
 from .builders import schema_of

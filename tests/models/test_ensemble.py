@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from datalens_service.base.errors import CheckpointMismatch, InvalidSpec
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import CheckpointMismatch, InvalidSpec
 from datalens_service.models.teachers.ensemble import TeacherEnsemble
 from datalens_service.models.teachers.networks import Dense
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from datalens_service.base.errors import InvalidInput
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InvalidInput
 from datalens_service.models.generators.gaussian.gaussian import GaussianFit
 from datalens_service.models.generators.generator import Generator
-from datalens_service.models.generators.outlines.hierarchical_gaussian import HierarchicalFit, shrink_eigenvalues
+from datalens_service.models.generators.level_sets.hierarchical_gaussian import HierarchicalFit, shrink_eigenvalues
 
 DIMENSIONS, COUNT = 12, 4000
 SCHEMA = Schema(channels=1, height=4, width=4, class_names=("a", "b"), num_units=100)

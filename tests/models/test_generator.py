@@ -7,10 +7,10 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
+from datalens_service.base.errors import InvalidInput
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InvalidInput
-from datalens_service.models.classifier import LastLayerClassifier
 from datalens_service.models.classifiers.architectures import build_network as build_classifier
+from datalens_service.models.classifiers.last_layer import LastLayerClassifier
 from datalens_service.models.generators import pool
 from datalens_service.models.generators.denoiser import diffusion as diffusing
 from datalens_service.models.generators.denoiser.denoiser import Denoiser
@@ -18,10 +18,10 @@ from datalens_service.models.generators.denoiser.denoiser_shape import DenoiserS
 from datalens_service.models.generators.gaussian import labelled
 from datalens_service.models.generators.gaussian.guided import pack
 from datalens_service.models.generators.generator import KINDS, Generator
+from datalens_service.models.generators.level_sets import rejection as rejecting
+from datalens_service.models.generators.level_sets.level_sets import LevelSets
+from datalens_service.models.generators.level_sets.rejection import TOPOLOGY_NUMBERS
 from datalens_service.models.generators.networks import build_network
-from datalens_service.models.generators.outlines import rejection as rejecting
-from datalens_service.models.generators.outlines.level_sets import LevelSets
-from datalens_service.models.generators.outlines.rejection import TOPOLOGY_NUMBERS
 
 from .builders import schema_of
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from datalens_service.base.errors import InvalidInput
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InvalidInput
 from datalens_service.models.generators import networks
 from datalens_service.models.generators.dct import dct_basis
 from datalens_service.models.generators.gaussian import gaussian as gaussian_model

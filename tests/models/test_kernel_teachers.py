@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from datalens_service.base.errors import CheckpointMismatch
 from datalens_service.data.shard_batches import ShardBatch, ShardSampler
-from datalens_service.errors import CheckpointMismatch
 from datalens_service.models.generators.dct import dct_basis
 from datalens_service.models.teachers.kernel import KernelTeachers
 from datalens_service.models.teachers.partitions import partition_teachers

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from datalens_service.models.generators.outlines.level_sets import LevelSets
-from datalens_service.models.generators.outlines.outlines import (
+from datalens_service.models.generators.level_sets.level_sets import LevelSets
+from datalens_service.models.generators.level_sets.outlines import (
     apply_poses,
     measure_pose,
     normalize_pose,

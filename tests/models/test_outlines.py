@@ -7,9 +7,9 @@ import pytest
 from scipy.ndimage import distance_transform_edt, gaussian_filter, zoom
 
 from datalens_service.methods.sums.content_count import are_drawings
-from datalens_service.models.generators.outlines.outlines import signed_distances
-from datalens_service.models.generators.outlines.rejection import topology
-from datalens_service.models.generators.outlines.tilting import find_level, fit_tilt, penalty
+from datalens_service.models.generators.level_sets.outlines import signed_distances
+from datalens_service.models.generators.level_sets.rejection import topology
+from datalens_service.models.generators.level_sets.tilting import find_level, fit_tilt, penalty
 
 
 def distances_by_scipy(ink: np.ndarray, level: float) -> np.ndarray:

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from datalens_service.base.errors import InvalidSpec, WorkerUnavailable
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InvalidSpec, WorkerUnavailable
 from datalens_service.methods.descent.denoiser_gradients import PackedDenoiser, denoising_error
 from datalens_service.models import per_record
 from datalens_service.models.classifiers.architectures import ARCHITECTURES, build_network

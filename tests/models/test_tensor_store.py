@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 import torch
 
-from datalens_service.checkpoint import Checkpoints
+from datalens_service.base.checkpoint import Checkpoints
+from datalens_service.base.errors import InvalidSpec, JobStopped
 from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.errors import InvalidSpec, JobStopped
 from datalens_service.methods import DataLens
 from datalens_service.models.teachers import tensor_store
 from datalens_service.models.teachers.ensemble import TeacherEnsemble
 from datalens_service.privacy.budget import MemoryAccount
-from datalens_service.run import Observer, run
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import Observer, run
 
 from .builders import ThreePerBlock, gradients, random_batches
 

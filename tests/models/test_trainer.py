@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
+from datalens_service.base.errors import CheckpointMismatch, InvalidInput, InvalidSpec, StateConflict
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import CheckpointMismatch, InvalidInput, InvalidSpec, StateConflict
 from datalens_service.models.generators import networks
 from datalens_service.models.generators.networks import ImageNetwork
 from datalens_service.models.trainer import StudentTrainer

@@ -7,8 +7,8 @@ from fractions import Fraction
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
+from datalens_service.base.errors import InfeasiblePlan, InvalidDelta, InvalidSpec
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InfeasiblePlan, InvalidDelta, InvalidSpec
 from datalens_service.mechanisms import GradientSum
 from datalens_service.methods import DpSgd
 from datalens_service.privacy import accounting, sampled

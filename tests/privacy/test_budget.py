@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datalens_service.errors import BudgetExceeded, StateConflict
+from datalens_service.base.errors import BudgetExceeded, StateConflict
 from datalens_service.privacy.budget import MemoryAccount, UnchargedAccount
-from datalens_service.run import run
+from datalens_service.training import run
 
 ROOT = Path(__file__).parents[2]
 

@@ -17,7 +17,7 @@ from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss
 from scipy import optimize, stats
 
-from datalens_service.errors import InfeasiblePlan, InvalidSpec, WorkerUnavailable
+from datalens_service.base.errors import InfeasiblePlan, InvalidSpec, WorkerUnavailable
 from datalens_service.privacy.accounting import (
     Charge,
     NeighboringRelation,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from datalens_service.errors import InvalidSpec
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.privacy.accounting import epsilon_of_units
 from datalens_service.privacy.individual import (
     FullBatchAccountant,

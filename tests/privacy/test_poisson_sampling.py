@@ -7,7 +7,7 @@ import dp_accounting
 import pytest
 from dp_accounting.rdp import rdp_privacy_accountant
 
-from datalens_service.errors import BudgetExceeded, InvalidSpec
+from datalens_service.base.errors import BudgetExceeded, InvalidSpec
 from datalens_service.privacy.accounting import (
     Charge,
     NeighboringRelation,

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import datalens_service
-from datalens_service.errors import InvalidSpec
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.privacy import randomness
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
 from privacy_gate.exact_noise import expect_exact

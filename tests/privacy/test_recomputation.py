@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from datalens_service.errors import InvalidInput, WorkerUnavailable
+from datalens_service.base.errors import InvalidInput, WorkerUnavailable
 from datalens_service.privacy import accounting
 from datalens_service.privacy.accounting import compute_slack
 from datalens_service.privacy.poisson_sampling import PoissonSampling, choose_numerator

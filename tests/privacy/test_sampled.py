@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from datalens_service.errors import InvalidSpec
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.privacy import sampled
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.dominance import poisson_gaussian_curve

@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.pages.views.rendering import _environment
+from datalens_service.base.errors import InvalidDelta
 from datalens_service.cli.output import format_facts, format_table
-from datalens_service.errors import InvalidDelta
-from datalens_service.evaluation.report.html import _read_template
 from datalens_service.integrations.mlflow_log import flatten
 from datalens_service.privacy.accounting import (
     Charge,
@@ -29,6 +28,7 @@ from datalens_service.privacy.accounting import (
     stated_epsilon,
     stated_mu,
 )
+from datalens_service.report.html import _read_template
 from datalens_service.services.pricing import JobPrivacy
 from datalens_service.spec import PlanSummary
 

@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from datalens_service.errors import DatalensError
+from datalens_service.base.errors import DatalensError
 
 
 class Alarm(AssertionError):

@@ -15,7 +15,7 @@ import numpy as np
 
 from datalens_service.mechanisms.apart import Child, Replies
 from datalens_service.mechanisms.confined import confined, confined_items
-from datalens_service.methods import training
+from datalens_service.methods import driver
 
 from .alarm import expect
 from .contribution_cases import CASES, LONG_CASES, ContributionCase
@@ -65,7 +65,7 @@ def contributions_leave_nothing_behind(case: ContributionCase) -> Callable[[np.r
         # Others than those of earlier runs of this process, which may have left something behind.
         dataset = case.dataset(np.random.default_rng([int(rng.integers(2**32)), 1]))
         # First, while nothing of these records can have been left behind.
-        with mock.patch.object(training, "Apart", Few if case in LONG_CASES else training.Apart):
+        with mock.patch.object(driver, "Apart", Few if case in LONG_CASES else driver.Apart):
             apart = record(case.spec, dataset, apart=True)
         with written_files() as left:
             here = record(case.spec, dataset, apart)

@@ -18,7 +18,7 @@ from datalens_service.mechanisms import VoteMechanism
 from datalens_service.privacy import randomness
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.budget import UnchargedAccount
-from datalens_service.run import run
+from datalens_service.training import run
 
 from .alarm import expect
 from .cases import MECHANISMS

@@ -8,17 +8,17 @@ from unittest import mock
 import numpy as np
 import torch
 
+from datalens_service.base.errors import ContributionFailed
 from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.errors import ContributionFailed
 from datalens_service.jobs import execute
 from datalens_service.mechanisms import GradientSum, PlannedRelease, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
 from datalens_service.mechanisms.unit_records import UnitRecords, UnitRows
 from datalens_service.methods.base import Method, Plan
+from datalens_service.methods.driver import Training
 from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
 from datalens_service.methods.sums import moments
-from datalens_service.methods.training import Training
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.store.jobs.jobs import JobState

@@ -22,7 +22,7 @@ from datalens_service.privacy.accounting import cost_units, epsilon_of_units, li
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.privacy.sampled import poisson_sampled_epsilon
-from datalens_service.programs.individual_epsilon import Descent
+from datalens_service.subprocesses.individual_epsilon import Descent
 from tests.stepped_runs import SteppedRun
 
 from .alarm import expect

@@ -9,10 +9,10 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from datalens_service.base.progress import Phase
 from datalens_service.data.dataset import Dataset, Split
 from datalens_service.jobs import execute, job_watch
 from datalens_service.mechanisms import Mechanism
-from datalens_service.phases import Phase
 from datalens_service.services import pricing
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.datasets.artifacts import ArtifactStore

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 from sqlalchemy import make_url
 
-from datalens_service.data.dataset import Images
-from datalens_service.errors import (
+from datalens_service.base.errors import (
     BudgetExceeded,
     DatalensError,
     InvalidDataset,
@@ -21,6 +20,7 @@ from datalens_service.errors import (
     StaleLease,
     StateConflict,
 )
+from datalens_service.data.dataset import Images
 from datalens_service.jobs import execute
 from datalens_service.privacy import accounting
 from datalens_service.privacy.randomness import NoiseSource

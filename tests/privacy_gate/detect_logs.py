@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import structlog
 
-from datalens_service import logs
+from datalens_service.base import logs
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.store.jobs.jobs import JobState
 from deployments.deployment import QUICK, Deployment

@@ -9,8 +9,8 @@ import numpy as np
 from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
 
 from datalens_service import spec
+from datalens_service.base.errors import InvalidDelta
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InvalidDelta
 from datalens_service.mechanisms import Mechanism, OuterProductSum, VoteMechanism
 from datalens_service.methods import DataLens, DpSgd, Moments
 from datalens_service.privacy import accounting

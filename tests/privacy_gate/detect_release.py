@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from datalens_service.base.errors import BudgetExceeded
 from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.errors import BudgetExceeded
 from datalens_service.methods import (
     AnyMethod,
     DataLens,
@@ -27,8 +27,8 @@ from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.partitioned_passes import Block
 from datalens_service.privacy.randomness import Booleans, NoiseSource
-from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import run
 
 from .alarm import Alarm, expect, refused
 from .cases import CASES

@@ -24,7 +24,7 @@ from datalens_service.methods.voting.voting_method import VotingMethod
 from datalens_service.models.generators.dct import LowFrequencies
 from datalens_service.models.generators.denoiser import public_denoiser
 from datalens_service.privacy.budget import UnchargedAccount
-from datalens_service.run import run
+from datalens_service.training import run
 
 from .alarm import Alarm, expect
 from .companies import Member, crowd, guests, tables, together

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from scipy import stats
 
+from datalens_service.base.errors import BudgetExceeded
 from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.errors import BudgetExceeded
 from datalens_service.mechanisms import GradientSum
 from datalens_service.methods import DpSgd, Plan
 from datalens_service.privacy import accounting

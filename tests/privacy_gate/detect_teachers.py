@@ -19,8 +19,8 @@ from datalens_service.mechanisms import VoteMechanism
 from datalens_service.mechanisms.private_shards import Shards, TeacherVault
 from datalens_service.methods import AnyMethod, DataLens, PateGan
 from datalens_service.privacy.budget import UnchargedAccount
-from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import run
 
 from .alarm import expect
 

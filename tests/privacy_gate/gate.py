@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from child_programs import in_this_process
-from datalens_service.disclosure import NotPublicError
-from datalens_service.errors import DatalensError, StoreUnavailable
+from datalens_service.base.audience import NotPublicError
+from datalens_service.base.errors import DatalensError, StoreUnavailable
 from datalens_service.mechanisms.private_records import WallBroken
 
 from .alarm import Alarm

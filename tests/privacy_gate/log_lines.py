@@ -49,7 +49,7 @@ _OF_JOBS: Final[Mapping[str, Mapping[str, str]]] = {
     "rank lost, job will be resumed": {},
     "rank failed": {"rank": _NUMBER, "detail": rf"{_SENTENCES}|null", **OUTLINE},
     "job not watched, database unavailable": {},
-    "request not heard between two steps, process ends": {},
+    "request not noticed between two steps, process ends": {},
 }
 
 _OF_SUPERVISORS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -61,9 +61,9 @@ _OF_SUPERVISORS: Final[Mapping[str, Mapping[str, str]]] = {
     "worker cannot start": {"problem": _WORDS, "detail": _SENTENCES},
     "parent process is gone, supervisor stops": {"parent": _NUMBER},
     "database or disk unavailable, no job is started": {"detail": _SENTENCES},
-    "worker cannot say that it is alive": OUTLINE,
+    "worker cannot note that it is alive": OUTLINE,
     "no job is started, trying again": OUTLINE,
-    "job is not attended any more": OUTLINE,
+    "job is no longer supervised": OUTLINE,
     "no job process can start": {"detail": _SENTENCES},
     "job process cannot start": {"detail": _SENTENCES},
     "job process started": {"pid": _NUMBER},

@@ -10,14 +10,14 @@ import numpy as np
 import onnxruntime
 import torch
 
-from datalens_service.data.sandbox import encoder
+from datalens_service.data.intake.sandbox import encoder
 from datalens_service.data.shard_batches import ShardSampler
 from datalens_service.evaluation.metrics import downstream
 from datalens_service.jobs import execute
 from datalens_service.mechanisms import CellVotes
-from datalens_service.methods import private_evolution, public_votes
 from datalens_service.methods.descent import denoiser_gradients
 from datalens_service.methods.last_layer import guided, rejection
+from datalens_service.methods.public import private_evolution, public_votes
 from datalens_service.methods.sums import mixture, moments, pooled_moments, record_sums, shapes
 from datalens_service.methods.voting import training_run
 from datalens_service.methods.voting.shard_teachers import image_votes

@@ -14,7 +14,7 @@ from datalens_service.mechanisms.individual_histogram import IndividualEpsilons,
 from datalens_service.methods.descent import dp_sgd_run, individual_norms
 from datalens_service.methods.descent.iterates import Iterates, KeptIterates
 from datalens_service.privacy import individual
-from datalens_service.programs import individual_epsilon
+from datalens_service.subprocesses import individual_epsilon
 
 from .plant import around, plant, replaces
 from .plants_wall import VAULTS, remembered_units

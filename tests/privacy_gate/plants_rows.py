@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from datalens_service.data.stored_dataset import load_dataset
+from datalens_service.data.intake.stored_dataset import load_dataset
 from datalens_service.jobs import execute
-from datalens_service.methods import private_evolution, public_votes
 from datalens_service.methods.descent import denoiser_gradients, diffusion_run, unit_gradients
 from datalens_service.methods.last_layer import guided, rejection, scattering
+from datalens_service.methods.public import private_evolution, public_votes
 from datalens_service.methods.sums import content_count, mixture, moments, pooled_moments, record_sums, shapes
 from datalens_service.models.encoders.network import EncoderNetwork
 from datalens_service.services import pricing

@@ -16,7 +16,7 @@ from datalens_service.privacy.poisson_sampling import PoissonSampling
 from datalens_service.privacy.randomness import Booleans, Integers, NoiseSource, TrainingRandomness
 from datalens_service.store.ledger import blocks, ledger
 from datalens_service.store.ledger.account import JobAccount
-from datalens_service.store.tables import AggregateRow
+from datalens_service.store.schema.tables import AggregateRow
 
 from . import detect_sampling
 from .plant import around, plant, replaces

@@ -5,14 +5,14 @@ from unittest import mock
 
 import numpy as np
 
-from datalens_service.errors import ContributionFailed
+from datalens_service.base.errors import ContributionFailed
 from datalens_service.mechanisms import Mechanism, confined, private_shards
 from datalens_service.mechanisms.unit_records import UnitVault
 from datalens_service.methods.descent import unit_gradients
 from datalens_service.methods.descent.dp_sgd_run import Descent
+from datalens_service.methods.driver import Training
 from datalens_service.methods.last_layer import scattering
 from datalens_service.methods.sums import moments
-from datalens_service.methods.training import Training
 from datalens_service.privacy.randomness import NoiseSource
 
 from .plant import around, change, plant, replaces

@@ -26,8 +26,8 @@ from datalens_service.methods import ExecutionOptions
 from datalens_service.models.generators.denoiser import public_denoiser
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import Booleans, Integers, NoiseSource
-from datalens_service.run import Result, run
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import Result, run
 from tests.models.onnx_files import stored_encoder
 
 from .alarm import Alarm

@@ -86,7 +86,14 @@ _BLOCKS = re.compile(r"^_?[A-Z_]*(?:ROWS|BATCH|GROUP|AT_ONCE|RECORDS)[A-Z_]*(?::
 
 def test_contributions_are_asked_again_beyond_every_block_of_the_product():
     """A block of records in which something might be shared is smaller than what the detector of rows asks with."""
-    rooms = ("methods/sums", "methods/last_layer", "models/classifiers", "models/encoders", "models/generators")
+    rooms = (
+        "methods/sums",
+        "methods/last_layer",
+        "methods/public",
+        "models/classifiers",
+        "models/encoders",
+        "models/generators",
+    )
     paths = [path for room in rooms for path in (PRODUCT / room).rglob("*.py")]
     sizes = _sizes_of_blocks([*paths, *(PRODUCT / "models").glob("*.py")])
     assert len(sizes) > 8

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from datalens_service.base.signatures import SigningKey
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS, WrittenImages
 from datalens_service.data.export.pages import DrawnImages
 from datalens_service.data.export.release_archive import write_bundle
-from datalens_service.signatures import SigningKey
 from example_proof import example_proof
 
 KEY, FORGER = SigningKey(b"of this house"), SigningKey(b"of a forger")

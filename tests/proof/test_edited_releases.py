@@ -14,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from datalens_service.base.errors import InvalidInput
+from datalens_service.base.signatures import PublicKey, public_key
 from datalens_service.data.export.release_archive import SUMS, SUMS_SIGNATURE
-from datalens_service.errors import InvalidInput
 from datalens_service.proof.release_verification import FILES, verify_path
-from datalens_service.signatures import PublicKey, public_key
 
 from .releases import FORGER, IMAGES, KEY, Files, packed, unpacked, write_release
 

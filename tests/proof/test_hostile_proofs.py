@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from datalens_service.errors import InvalidInput
-from datalens_service.evaluation.report.build import releasable_view
+from datalens_service.base.errors import InvalidInput
+from datalens_service.base.signatures import SigningKey
 from datalens_service.proof.release_verification import verify_path
-from datalens_service.signatures import SigningKey
+from datalens_service.report.build import releasable_view
 from example_proof import example_account_proof, example_proof
 from tests.evaluation.conftest import report
 

@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import create_engine, select, text
 
+from datalens_service.base.errors import DatalensError
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import DatalensError
-from datalens_service.evaluation.report.build import MethodFacts, Report
-from datalens_service.evaluation.report.document import Product
-from datalens_service.evaluation.report.privacy_statement import first_releases, privacy_statement
 from datalens_service.mechanisms import PlannedRelease
 from datalens_service.methods import Plan
 from datalens_service.proof.hash_chain import Balance, Entry
 from datalens_service.proof.job_proof import AccountProof, build_account_proof
+from datalens_service.report.build import MethodFacts, Report
+from datalens_service.report.document import Product
+from datalens_service.report.privacy_statement import first_releases, privacy_statement
 from datalens_service.services.overview import overview
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.access.usage import count_usage
@@ -30,8 +30,8 @@ from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.account import JobAccount
 from datalens_service.store.ledger.account_summary import AccountSummary, entries, summarize_account
 from datalens_service.store.ledger.chain_verification import verify_chain
-from datalens_service.store.service_tables import ReleasedModelRow
-from datalens_service.store.tables import DEFAULT_TENANT, ArtifactRow, JobRow
+from datalens_service.store.schema.service_tables import ReleasedModelRow
+from datalens_service.store.schema.tables import DEFAULT_TENANT, ArtifactRow, JobRow
 
 Images = NDArray[np.uint8]
 

@@ -19,15 +19,15 @@ import torch
 
 # Here once, so that no forked worker has to import it.
 import datalens_service.methods.voting.training_run  # noqa: F401
+from datalens_service.base.errors import StaleLease, StoreUnavailable
 from datalens_service.data.dataset import Dataset, Split
-from datalens_service.errors import StaleLease, StoreUnavailable
 from datalens_service.privacy.randomness import NoiseSource
-from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.charge_log import ChargeLog, LogLine
 from datalens_service.store.database import Database
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.account import Integers, JobAccount
+from datalens_service.training import run
 
 from .books import DELTA, images, schema
 

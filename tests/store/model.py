@@ -5,7 +5,14 @@ Each operation returns what it should return, or the class of the error it shoul
 
 from dataclasses import dataclass, field
 
-from datalens_service.errors import BudgetExceeded, InvalidDataset, LedgerCorrupt, NotFound, StaleLease, StateConflict
+from datalens_service.base.errors import (
+    BudgetExceeded,
+    InvalidDataset,
+    LedgerCorrupt,
+    NotFound,
+    StaleLease,
+    StateConflict,
+)
 
 Error = type[Exception]
 OPEN = ("queued", "running", "paused")

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from datalens_service.errors import InvalidInput, NotFound, StaleLease, StoreUnavailable
+from datalens_service.base.errors import InvalidInput, NotFound, StaleLease, StoreUnavailable
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs import jobs

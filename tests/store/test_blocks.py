@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from datalens_service.errors import BudgetExceeded, LedgerCorrupt, StaleLease, StateConflict
+from datalens_service.base.errors import BudgetExceeded, LedgerCorrupt, StaleLease, StateConflict
 from datalens_service.mechanisms import GradientSum, PlannedRelease
 from datalens_service.methods import Plan
 from datalens_service.privacy.accounting import (

@@ -5,19 +5,19 @@ from typing import Any
 
 import pytest
 
+from datalens_service.base.errors import BudgetExceeded
+from datalens_service.base.signatures import SigningKey
 from datalens_service.data.dataset import Dataset
-from datalens_service.errors import BudgetExceeded
 from datalens_service.methods import Plan
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.proof.job_proof import JobProof
 from datalens_service.proof.proof_verification import verify
-from datalens_service.run import Result, run
-from datalens_service.signatures import SigningKey
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.ledger import ledger
+from datalens_service.training import Result, run
 from tests.methods.test_rejection_or_diffusion import CONTENTS, DELTA, DRAWINGS, EPSILON, METHOD, OBJECTS
 
 from .books import claimed, journal_of, new_dataset, new_job, prove, read_account, state_of, verified

@@ -1,7 +1,7 @@
 import pytest
 
-from datalens_service.clock import utc_now
-from datalens_service.errors import BudgetExceeded, InvalidSpec, LedgerCorrupt, NotFound, StateConflict
+from datalens_service.base.clock import utc_now
+from datalens_service.base.errors import BudgetExceeded, InvalidSpec, LedgerCorrupt, NotFound, StateConflict
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.proof.hash_chain import GENESIS, Entry, budget_label, follow
 from datalens_service.services import budgets

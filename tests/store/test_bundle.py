@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from datalens_service.base.errors import WorkerUnavailable
+from datalens_service.base.signatures import SigningKey
 from datalens_service.data.dataset import Dataset, Split
-from datalens_service.errors import WorkerUnavailable
-from datalens_service.evaluation.report import privacy_statement as statements
 from datalens_service.mechanisms import BoundedSum, Mechanism, PlannedRelease, base
 from datalens_service.methods import Moments
 from datalens_service.privacy.accounting import Charge as AccountCharge
@@ -27,11 +27,11 @@ from datalens_service.proof.proof_verification import (
     verify,
 )
 from datalens_service.proof.verdict import Verdict
-from datalens_service.run import run
-from datalens_service.signatures import SigningKey
+from datalens_service.report import privacy_statement as statements
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.charge_log import ChargeLog
 from datalens_service.store.database import Database
+from datalens_service.training import run
 from example_proof import example_proof
 
 from .books import claimed, images, journal_of, new_dataset, new_job, prove, read_account, schema

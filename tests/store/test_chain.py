@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datalens_service.errors import LedgerCorrupt
+from datalens_service.base.errors import LedgerCorrupt
 from datalens_service.proof.hash_chain import GENESIS, Entry, follow
 
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from datalens_service.errors import InsufficientStorage, LedgerCorrupt, StoreUnavailable
+from datalens_service.base.errors import InsufficientStorage, LedgerCorrupt, StoreUnavailable
 from datalens_service.store import charge_log
 from datalens_service.store.charge_log import ChargeLog, LogLine
 from datalens_service.store.database import Database

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from datalens_service.errors import BudgetExceeded, DatalensError, StaleLease, StateConflict
+from datalens_service.base.errors import BudgetExceeded, DatalensError, StaleLease, StateConflict
 from datalens_service.store.access import access_log
 from datalens_service.store.access.usage import count_usage
 from datalens_service.store.database import Database
@@ -17,7 +17,7 @@ from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger.recovery import check_against_log
-from datalens_service.store.tables import DEFAULT_TENANT
+from datalens_service.store.schema.tables import DEFAULT_TENANT
 
 from .books import (
     LEASE_SECONDS,

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from sqlalchemy import select, text
 
-from datalens_service.errors import StoreUnavailable
-from datalens_service.settings import Settings
+from datalens_service.base.errors import StoreUnavailable
+from datalens_service.base.settings import Settings
 from datalens_service.store import database as database_module
 from datalens_service.store import patience
 from datalens_service.store import postgresql as postgresql_module
 from datalens_service.store.database import DEFAULT_CONNECTIONS, Database
 from datalens_service.store.patience import impatient
 from datalens_service.store.postgresql import Server
-from datalens_service.store.tables import AccountRow
+from datalens_service.store.schema.tables import AccountRow
 from deployments.postgresql import Cluster
 
 from .books import new_dataset

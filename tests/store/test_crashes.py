@@ -10,13 +10,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import func, select
 
-from datalens_service.errors import StoreUnavailable
+from datalens_service.base.errors import StoreUnavailable
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.store import database as store
 from datalens_service.store.database import Database
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.recovery import check_against_log
-from datalens_service.store.tables import AggregateRow
+from datalens_service.store.schema.tables import AggregateRow
 
 from .books import DELTA, claimed, journal_of, new_dataset, new_job, running_job, verified
 from .crashing import AFTER_CHARGE, BEFORE_COMMIT, POINTS, STALE, UNAVAILABLE, Fault, Workplace, costs_of, job_of, start

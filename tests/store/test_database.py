@@ -9,11 +9,11 @@ import pytest
 from sqlalchemy import event, make_url, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from datalens_service.errors import InvalidInput, StoreUnavailable
+from datalens_service.base.errors import InvalidInput, StoreUnavailable
 from datalens_service.store import database as store
 from datalens_service.store.access import access_log
 from datalens_service.store.database import TRIGGERS, Database
-from datalens_service.store.tables import DEFAULT_TENANT, InstallationRow
+from datalens_service.store.schema.tables import DEFAULT_TENANT, InstallationRow
 
 from .books import by_hand, new_dataset, running_job, state_of, without_guards
 

@@ -13,8 +13,8 @@ import sqlalchemy
 from sqlalchemy import event, text
 
 from certificates import issue_certificate
-from datalens_service.errors import StoreUnavailable
-from datalens_service.settings import Settings
+from datalens_service.base.errors import StoreUnavailable
+from datalens_service.base.settings import Settings
 from datalens_service.store import database as store
 from datalens_service.store.database import Database
 from deployments.pgbouncer import PgBouncer

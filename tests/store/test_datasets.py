@@ -5,8 +5,16 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select
 
+from datalens_service.base.errors import (
+    BudgetExceeded,
+    InvalidDataset,
+    InvalidDelta,
+    InvalidSpec,
+    NotFound,
+    StateConflict,
+)
+from datalens_service.base.wording import Voice, spoken_to
 from datalens_service.data.notices import Notices
-from datalens_service.errors import BudgetExceeded, InvalidDataset, InvalidDelta, InvalidSpec, NotFound, StateConflict
 from datalens_service.privacy.accounting import default_delta
 from datalens_service.store.access import tenants
 from datalens_service.store.database import Database
@@ -16,8 +24,7 @@ from datalens_service.store.datasets.fingerprints import fingerprints
 from datalens_service.store.datasets.validations import Joined, find_joined
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
-from datalens_service.store.tables import AccountRow, RecordFingerprintRow
-from datalens_service.voices import Voice, spoken_to
+from datalens_service.store.schema.tables import AccountRow, RecordFingerprintRow
 
 from .books import (
     DELTA,

@@ -11,8 +11,8 @@ import pytest
 from pydantic import ValidationError
 from s3fs import S3FileSystem
 
-from datalens_service.errors import FileDamaged, NotFound, StoreUnavailable
-from datalens_service.settings import Settings
+from datalens_service.base.errors import FileDamaged, NotFound, StoreUnavailable
+from datalens_service.base.settings import Settings
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import files
 from datalens_service.store.datasets.artifacts import ArtifactStore
@@ -135,7 +135,7 @@ def test_other_bytes_than_were_put_are_refused(store: ArtifactStore, lease: Leas
     put(store, lease, "card.json", b"whole")
     [key] = bucket.contents()
     bucket.replace(key, b"forged")
-    with pytest.raises(FileDamaged, match="other bytes"):
+    with pytest.raises(FileDamaged, match="was altered"):
         _ = store.get(lease.job_id, "card.json").path
     bucket.client.delete_object(Bucket=bucket.name, Key=key)
     with pytest.raises(NotFound):

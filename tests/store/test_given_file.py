@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from datalens_service.errors import InvalidInput
+from datalens_service.base.errors import InvalidInput
 from datalens_service.proof.input_file import read_content
 from datalens_service.proof.proof_verification import verify
 from example_proof import EXAMPLE_PROOF

@@ -23,7 +23,7 @@ from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.jobs import audits, jobs, leases, released_models
 from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.ledger import journal_pages
-from datalens_service.store.tables import DEFAULT_TENANT
+from datalens_service.store.schema.tables import DEFAULT_TENANT
 from deployments.deployment import QUICK, Deployment, lamps
 
 ASKED: dict[str, Callable[[Database], Any]] = {

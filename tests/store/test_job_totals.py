@@ -13,7 +13,7 @@ from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs import audits, jobs, leases, measurements, released_models
 from datalens_service.store.jobs.jobs import JobState, end
 from datalens_service.store.jobs.leases import Lease
-from datalens_service.store.tables import DEFAULT_TENANT
+from datalens_service.store.schema.tables import DEFAULT_TENANT
 
 from .books import assert_totals_add_up, claimed, images, later, new_dataset, new_job
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from datalens_service.errors import InvalidInput, NotFound, StaleLease, StateConflict
+from datalens_service.base.errors import InvalidInput, NotFound, StaleLease, StateConflict
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import events, jobs, leases

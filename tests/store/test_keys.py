@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import select
 
-from datalens_service.errors import InsufficientStorage, NotFound, Unauthorized
+from datalens_service.base.errors import InsufficientStorage, NotFound, Unauthorized
 from datalens_service.store.access import keys
 from datalens_service.store.database import Database
-from datalens_service.store.tables import ApiKeyRow
+from datalens_service.store.schema.tables import ApiKeyRow
 
 from .test_concurrency import together
 

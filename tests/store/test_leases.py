@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from datalens_service.errors import InvalidInput, NotFound, StaleLease
+from datalens_service.base.errors import InvalidInput, NotFound, StaleLease
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState

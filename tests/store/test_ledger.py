@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datalens_service.errors import BudgetExceeded, InvalidInput, InvalidSpec, StaleLease, StateConflict
+from datalens_service.base.errors import BudgetExceeded, InvalidInput, InvalidSpec, StaleLease, StateConflict
 from datalens_service.privacy import accounting
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs, leases

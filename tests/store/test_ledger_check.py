@@ -2,7 +2,7 @@
 
 import pytest
 
-from datalens_service.errors import BudgetExceeded, LedgerCorrupt, StoreUnavailable
+from datalens_service.base.errors import BudgetExceeded, LedgerCorrupt, StoreUnavailable
 from datalens_service.services import ledger_check
 from datalens_service.services.budgets import raise_budget
 from datalens_service.services.ledger_check import LedgerCheck

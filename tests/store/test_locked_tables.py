@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from datalens_service.errors import StoreUnavailable
+from datalens_service.base.errors import StoreUnavailable
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store import database as store
 from datalens_service.store.database import Database

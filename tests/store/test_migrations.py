@@ -12,7 +12,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy.engine import Connection
 
-from datalens_service.errors import StateConflict, StoreUnavailable
+from datalens_service.base.errors import StateConflict, StoreUnavailable
 from datalens_service.mechanisms import PlannedRelease
 from datalens_service.mechanisms.moments import VectorSum
 from datalens_service.methods import Plan
@@ -23,7 +23,7 @@ from datalens_service.store.jobs import audits, jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger.account import JobAccount
 from datalens_service.store.ledger.recovery import check_against_log
-from datalens_service.store.tables import Base, IntakeRow
+from datalens_service.store.schema.tables import Base, IntakeRow
 
 from .backups import administrate, remove
 from .books import (

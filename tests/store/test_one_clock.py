@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from datalens_service.errors import InvalidInput, NotFound, StoreUnavailable, Unauthorized
+from datalens_service.base.errors import InvalidInput, NotFound, StoreUnavailable, Unauthorized
 from datalens_service.store.access import browser_sessions, keys, webhooks
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import check_clock, read_clock
 from datalens_service.store.datasets import upload_sessions
-from datalens_service.store.tables import ApiKeyRow
+from datalens_service.store.schema.tables import ApiKeyRow
 
 DAY = timedelta(days=1)
 MINUTE = timedelta(minutes=1)
@@ -31,7 +31,7 @@ def set_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[timedelta], None]:
             def now(cls, tz: tzinfo | None = None) -> datetime:
                 return datetime.now(tz) + by
 
-        monkeypatch.setattr("datalens_service.clock.datetime", Clock)
+        monkeypatch.setattr("datalens_service.base.clock.datetime", Clock)
 
     return turn
 
@@ -125,7 +125,7 @@ def test_sqlite_has_no_other_clock(tmp_path: Path, set_clock: Callable[[timedelt
 @pytest.mark.parametrize(
     "line",
     [
-        "from datalens_service.clock import utc_now",
+        "from datalens_service.base.clock import utc_now",
         "import datetime as moments; moments.datetime.now(moments.UTC)",
         "from datetime import date; date.today()",
         "from time import time as seconds; seconds()",

@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from datalens_service.base.errors import InvalidInput
+from datalens_service.base.signatures import MEMBER, SigningKey, unsigned
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS, WrittenImages
 from datalens_service.data.export.pages import DrawnImages
 from datalens_service.data.export.release_archive import SUMS, SUMS_SIGNATURE, write_bundle
-from datalens_service.errors import InvalidInput
-from datalens_service.evaluation.report.build import releasable_view
-from datalens_service.evaluation.report.document import compute_seal
 from datalens_service.proof.job_proof import SIGNATURE
 from datalens_service.proof.proof_verification import verify
 from datalens_service.proof.release_verification import FILES, SUMS_LINE, verify_path
 from datalens_service.proof.verdict import Verdict
-from datalens_service.signatures import MEMBER, SigningKey, unsigned
+from datalens_service.report.build import releasable_view
+from datalens_service.report.document import compute_seal
 from datalens_service.store.database import Database
 from datalens_service.store.installation import signing_key
 from example_proof import EXAMPLE_PROOF, of_version

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from datalens_service.errors import StoreUnavailable
-from datalens_service.gateways import startup
-from datalens_service.settings import Settings
+from datalens_service.adapters import startup
+from datalens_service.base.errors import StoreUnavailable
+from datalens_service.base.settings import Settings
 from datalens_service.store.access import keys
 from datalens_service.store.datasets import private_modes
 

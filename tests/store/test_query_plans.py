@@ -16,7 +16,7 @@ from datalens_service.store.datasets import datasets, upload_sessions, validatio
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.jobs import jobs
-from datalens_service.store.tables import DEFAULT_TENANT
+from datalens_service.store.schema.tables import DEFAULT_TENANT
 
 from .books import by_hand, new_dataset, new_job
 

@@ -11,7 +11,7 @@ from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.jobs.leases import Lease
-from datalens_service.store.tables import JobRow
+from datalens_service.store.schema.tables import JobRow
 
 from .books import LEASE_SECONDS, claimed, images, later, new_dataset, new_job, read_account, running_job
 from .test_concurrency import together
@@ -102,7 +102,7 @@ def test_clock_of_a_worker_decides_nothing(
     [waiting] = waiting_jobs(database, 1)
     before = datetime.now(UTC)
     with monkeypatch.context() as machine:
-        machine.setattr("datalens_service.clock.datetime", clock_that_is_off(seconds))
+        machine.setattr("datalens_service.base.clock.datetime", clock_that_is_off(seconds))
         # Neither takes it the job of another, nor holds it its own shorter or longer than it should.
         assert leases.expire_leases(database) == ()
         assert leases.claim(database, healthy.job_id, "wrong clock", LEASE_SECONDS) is None
@@ -124,12 +124,12 @@ def test_job_of_processes_with_clocks_that_are_off_ends_after_it_began(
 ) -> None:
     database = postgresql_database
     with monkeypatch.context() as fast:
-        fast.setattr("datalens_service.clock.datetime", clock_that_is_off(60))
+        fast.setattr("datalens_service.base.clock.datetime", clock_that_is_off(60))
         waiting_jobs(database, 1)
     lease = next_lease(database)
     assert lease is not None
     with monkeypatch.context() as slow:
-        slow.setattr("datalens_service.clock.datetime", clock_that_is_off(-60))
+        slow.setattr("datalens_service.base.clock.datetime", clock_that_is_off(-60))
         leases.mark_released(database, lease, "generator")
         ended = leases.finish(database, lease, JobState.SUCCEEDED)
     assert ended.started_at is not None

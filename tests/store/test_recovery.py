@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datalens_service.errors import InsufficientStorage, LedgerCorrupt
+from datalens_service.base.errors import InsufficientStorage, LedgerCorrupt
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from benchmarks.jobs import traced_spec
+from datalens_service.base.progress import Phase
 from datalens_service.data.dataset import Schema
-from datalens_service.phases import Phase
 from datalens_service.planning import expectations
 from datalens_service.store.jobs.remaining_time import seconds_left
 

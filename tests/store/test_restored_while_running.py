@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sqlalchemy import make_url
 
-from datalens_service.errors import BudgetExceeded, LedgerCorrupt, StaleLease
+from datalens_service.base.errors import BudgetExceeded, LedgerCorrupt, StaleLease
 from datalens_service.store import charge_log
 from datalens_service.store.charge_log import ChargeLog, LogLine
 from datalens_service.store.database import Database

@@ -14,23 +14,23 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select
 
-from datalens_service.clock import utc_now
+from datalens_service.base.clock import utc_now
+from datalens_service.base.errors import InvalidDelta, InvalidSpec, NotFound, StateConflict
+from datalens_service.base.settings import Settings
 from datalens_service.data.dataset import Split, Upload
-from datalens_service.data.sandbox.exchange import Counts
-from datalens_service.data.sandbox.sandbox import Decoded
-from datalens_service.data.stored_dataset import load_dataset, save_dataset
-from datalens_service.errors import InvalidDelta, InvalidSpec, NotFound, StateConflict
+from datalens_service.data.intake.sandbox.exchange import Counts
+from datalens_service.data.intake.sandbox.sandbox import Decoded
+from datalens_service.data.intake.stored_dataset import load_dataset, save_dataset
 from datalens_service.services import ingestion
 from datalens_service.services.dataset_declaration import BudgetForm
-from datalens_service.settings import Settings
 from datalens_service.store.access import keys
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets, validations, views
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.datasets import DatasetState
-from datalens_service.store.datasets.record_store import RecordStore
+from datalens_service.store.datasets.record_files import RecordStore
 from datalens_service.store.datasets.validations import Validation
-from datalens_service.store.tables import AccountRow, DatasetRow, IntakeRow, LedgerEntryRow, RecordFingerprintRow
+from datalens_service.store.schema.tables import AccountRow, DatasetRow, IntakeRow, LedgerEntryRow, RecordFingerprintRow
 
 from .books import DELTA, EPSILON, images, new_dataset, schema, verified
 from .test_concurrency import together

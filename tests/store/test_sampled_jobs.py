@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from datalens_service.base.errors import BudgetExceeded
+from datalens_service.base.signatures import SigningKey
 from datalens_service.data.dataset import Dataset, Split
-from datalens_service.errors import BudgetExceeded
 from datalens_service.methods import DpSgd, Plan
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.randomness import Booleans, Integers, NoiseSource
@@ -16,13 +17,12 @@ from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.proof.job_proof import JobProof
 from datalens_service.proof.proof_verification import verify
 from datalens_service.proof.verdict import Verdict
-from datalens_service.run import run
-from datalens_service.signatures import SigningKey
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.ledger.account import JobAccount
+from datalens_service.training import run
 
 from .books import claimed, images, journal_of, new_dataset, new_job, prove, read_account, schema, state_of, verified
 from .forging import Json, Tamper, change, put, seal_charges

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from datalens_service.errors import FileDamaged
+from datalens_service.base.errors import FileDamaged
 from datalens_service.store.datasets import sealing
 from datalens_service.store.datasets.sealing import seal, unseal
 

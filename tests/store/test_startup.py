@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from datalens_service.errors import StoreUnavailable
-from datalens_service.gateways import startup
-from datalens_service.settings import Settings
+from datalens_service.adapters import startup
+from datalens_service.base.errors import StoreUnavailable
+from datalens_service.base.settings import Settings
 
 from .backups import back_up
 from .books import running_job, state_of
@@ -40,5 +40,5 @@ def test_a_later_start_recovers_from_the_log(settings: Settings) -> None:
 
 
 def test_the_store_starts_without_torch() -> None:
-    code = "import datalens_service.gateways.startup, sys; sys.exit('torch' in sys.modules)"
+    code = "import datalens_service.adapters.startup, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
+from datalens_service.base.errors import DatalensError, LedgerCorrupt
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import DatalensError, LedgerCorrupt
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.services import budgets
 from datalens_service.store.charge_log import ChargeLog, LogLine

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from datalens_service.errors import LedgerCorrupt, NotFound
+from datalens_service.base.errors import LedgerCorrupt, NotFound
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.jobs import leases

@@ -2,13 +2,13 @@
 
 import pytest
 
-from datalens_service.clock import utc_now
-from datalens_service.errors import NotFound
+from datalens_service.base.clock import utc_now
+from datalens_service.base.errors import NotFound
 from datalens_service.store.access import keys
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets, validations, views
 from datalens_service.store.datasets.datasets import DatasetState
-from datalens_service.store.tables import DEFAULT_TENANT, IntakeRow
+from datalens_service.store.schema.tables import DEFAULT_TENANT, IntakeRow
 
 from .books import images, new_dataset
 

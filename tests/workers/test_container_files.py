@@ -21,7 +21,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from sqlalchemy import text
 
-from datalens_service.settings import Settings
+from datalens_service.base.settings import Settings
 from datalens_service.store.database import Database
 from tests.store.books import claimed, new_dataset, new_job
 from workers.process.health import ALIVE_SECONDS

@@ -16,10 +16,10 @@ from typing import NoReturn
 import pytest
 import structlog
 
-from datalens_service.clock import utc_now
-from datalens_service.errors import InsufficientStorage, StoreUnavailable, WorkerUnavailable
+from datalens_service.base.clock import utc_now
+from datalens_service.base.errors import InsufficientStorage, StoreUnavailable, WorkerUnavailable
+from datalens_service.base.settings import Settings
 from datalens_service.jobs.failures import Exit
-from datalens_service.settings import Settings
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState

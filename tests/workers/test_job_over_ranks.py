@@ -15,18 +15,24 @@ import pytest
 from safetensors.numpy import load_file
 from structlog.testing import capture_logs
 
+from datalens_service.base.process_group import (
+    SINGLE_PROCESS,
+    ProcessGroup,
+    Rendezvous,
+    TorchProcessGroup,
+    read_rendezvous,
+)
+from datalens_service.base.settings import Settings
 from datalens_service.jobs.failures import Exit
 from datalens_service.jobs.ranks import MetRanks, SharedWork
 from datalens_service.privacy.randomness import NoiseSource
-from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, Rendezvous, TorchProcessGroup, read_rendezvous
-from datalens_service.settings import Settings
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.jobs.jobs import Job, JobState
 from deployments.deployment import MOMENTS, PATIENCE, VOTES, Deployment, Process, lamps
 from ports import free_port
-from workers.process import followers
-from workers.process.followers import StartedRanks
+from workers.process import ranks
+from workers.process.ranks import StartedRanks
 from workers.run_job import _run_as_leader
 
 SHARED: dict[str, Any] = {**VOTES, "method": {**VOTES["method"], "num_teachers": 128}, "seed": 3}
@@ -58,7 +64,7 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(NoiseSource, "discrete_gaussian", lambda _self, shape, _stddev: np.zeros(shape, dtype=np.int64))
     monkeypatch.setattr("workers.run_job.announce", lambda _lease: None)
     for engine in ("GLOO", "NCCL"):
-        monkeypatch.setenv(f"{engine}_SOCKET_IFNAME", followers.LOOPBACK)
+        monkeypatch.setenv(f"{engine}_SOCKET_IFNAME", ranks.LOOPBACK)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.setenv(name, "")
@@ -172,10 +178,10 @@ def test_a_rank_that_ends_before_the_first_sum_ends_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends = threading.Event()
-    monkeypatch.setattr(followers, "_GRACE_SECONDS", 0.1)
-    monkeypatch.setattr(followers.os, "_exit", lambda code: ends.set() if code == Exit.CRASHED else None)
+    monkeypatch.setattr(ranks, "_GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(ranks.os, "_exit", lambda code: ends.set() if code == Exit.CRASHED else None)
     # No such argument: it ends as soon as it reads its command line.
-    with followers.Followers("--unknown", 2, tmp_path / "meeting", 60):
+    with ranks.Followers("--unknown", 2, tmp_path / "meeting", 60):
         assert ends.wait(PATIENCE)
 
 
@@ -193,7 +199,7 @@ def test_a_rank_ends_with_rank_0_wherever_it_waits(tmp_path: Path) -> None:
 def test_other_ranks_know_no_address_of_an_account(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATALENS_DATABASE_URL", "postgresql://x")
     monkeypatch.setenv("DATALENS_LOG_LEVEL", "debug")
-    assert {name for name in followers._environment() if name.startswith("DATALENS")} == {"DATALENS_LOG_LEVEL"}
+    assert {name for name in ranks._environment() if name.startswith("DATALENS")} == {"DATALENS_LOG_LEVEL"}
 
 
 @pytest.mark.parametrize("missing", ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", None])

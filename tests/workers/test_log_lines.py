@@ -15,11 +15,11 @@ from privacy_gate.log_lines import EVENTS, OUTLINE, check, parsed
 ROOT = Path(__file__).parents[2]
 LOGGING_ROOMS = (
     ROOT / "datalens_service" / "evaluation" / "evaluate.py",
-    ROOT / "datalens_service" / "gateways" / "startup.py",
+    ROOT / "datalens_service" / "adapters" / "startup.py",
     *sorted((ROOT / "datalens_service" / "jobs").glob("*.py")),
 )
 """Modules of the library that log; their lines are on the list as those of workers are."""
-SERVICES = {ROOT / "datalens_service" / room for room in ("gateways", "services", "cli/api_server.py")}
+SERVICES = {ROOT / "datalens_service" / room for room in ("adapters", "services", "cli/api_server.py")}
 """They log for the API: the lines of requests, of deliveries and of its end, none of jobs."""
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
 

@@ -13,9 +13,9 @@ from datalens_service.services import ingestion
 from datalens_service.store.access import keys
 from datalens_service.store.datasets import datasets, validations
 from datalens_service.store.datasets.datasets import StoredDataset
-from datalens_service.store.datasets.record_store import RecordStore
+from datalens_service.store.datasets.record_files import RecordStore
 from datalens_service.store.jobs.jobs import JobState
-from datalens_service.store.tables import DatasetRow
+from datalens_service.store.schema.tables import DatasetRow
 from deployments.deployment import QUICK, Deployment, lamps
 from tests.store.test_files import Bucket, bucket, s3
 

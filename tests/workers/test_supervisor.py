@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from datalens_service.errors import WorkerUnavailable
+from datalens_service.base.errors import WorkerUnavailable
 from datalens_service.services.waiting import check_workers
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.attendance import read_attendance

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from datalens_service.errors import WorkerUnavailable
+from datalens_service.base.errors import WorkerUnavailable
 
 INTEGER: Final = struct.Struct("!i")
 """A process id or an exit code, as the server tells it."""

@@ -48,9 +48,9 @@ def alive() -> bool:
 
 def ready() -> bool:
     """Return True if the database answers; jobs need no broker."""
-    from datalens_service.errors import DatalensError
-    from datalens_service.gateways.startup import connect
-    from datalens_service.settings import Settings
+    from datalens_service.adapters.startup import connect
+    from datalens_service.base.errors import DatalensError
+    from datalens_service.base.settings import Settings
     from datalens_service.store.patience import impatient
 
     try:

@@ -16,10 +16,10 @@ from contextlib import closing
 
 import structlog
 
-from datalens_service import logs
-from datalens_service.errors import StoreUnavailable, WorkerUnavailable
-from datalens_service.gateways.startup import check_disks
-from datalens_service.settings import Settings
+from datalens_service.adapters.startup import check_disks
+from datalens_service.base import logs
+from datalens_service.base.errors import StoreUnavailable, WorkerUnavailable
+from datalens_service.base.settings import Settings
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import attendance, leases
@@ -105,7 +105,7 @@ class JobLoop:
         except StoreUnavailable as error:
             self._complain(error.detail)
         except Exception as error:  # noqa: BLE001 (the jobs that run need this loop)
-            log.error("worker cannot say that it is alive", **logs.outline(error))
+            log.error("worker cannot note that it is alive", **logs.outline(error))
         else:
             self._told = worker, time.monotonic()
 
@@ -132,7 +132,7 @@ class JobLoop:
                 continue
             del self._attended[job_id]
             if (error := future.exception()) is not None:
-                log.error("job is not attended any more", job_id=job_id, **logs.outline(error))
+                log.error("job is no longer supervised", job_id=job_id, **logs.outline(error))
             self._note(ended_well=error is None and future.result())
 
     def _note(self, *, ended_well: bool) -> None:

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 
-from datalens_service.errors import StaleLease, StoreUnavailable
+from datalens_service.base.errors import StaleLease, StoreUnavailable
 from datalens_service.jobs.memory import compare_memory
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import leases

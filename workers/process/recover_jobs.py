@@ -5,9 +5,9 @@ from typing import Final
 
 import structlog
 
-from datalens_service.errors import StoreUnavailable
+from datalens_service.base.errors import StoreUnavailable
+from datalens_service.base.settings import Settings
 from datalens_service.jobs.private_folder import remove_leftovers
-from datalens_service.settings import Settings
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.jobs import leases

@@ -13,7 +13,7 @@ import time
 
 import structlog
 
-from datalens_service.errors import StoreUnavailable, WorkerUnavailable
+from datalens_service.base.errors import StoreUnavailable, WorkerUnavailable
 from datalens_service.jobs.failures import Exit
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs, leases

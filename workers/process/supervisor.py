@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 import structlog
 
-from datalens_service import logs
-from datalens_service.errors import DatalensError
-from datalens_service.gateways.startup import start, warn_of_unknown_variables
-from datalens_service.settings import Settings
+from datalens_service.adapters.startup import start, warn_of_unknown_variables
+from datalens_service.base import logs
+from datalens_service.base.errors import DatalensError
+from datalens_service.base.settings import Settings
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import leases
 from workers.process.job_loop import JobLoop

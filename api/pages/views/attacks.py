@@ -9,7 +9,7 @@ from api.deps import Services
 from api.pages.views.rendering import Visitor
 from api.schemas.audits import PrivacyAuditRead
 from datalens_service.audits.audit import AttackResult
-from datalens_service.evaluation.report.attacks import roc_curve
+from datalens_service.report.attacks import roc_curve
 from datalens_service.services import audits as services_audits
 from datalens_service.services.audit_advice import AuditAdvice, advise_on_dataset, advise_on_job
 from datalens_service.store.access.roles import Scope

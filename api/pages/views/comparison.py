@@ -7,8 +7,8 @@ from api.deps import Services
 from api.pages.views.quality import Figure, quality_of_job, read_figures
 from api.pages.views.rendering import Visitor
 from api.schemas.jobs import JobRead
-from datalens_service.evaluation.report.verdict import Figures, judge, judge_pair
-from datalens_service.notation import spell_number
+from datalens_service.base.parsing import spell_number
+from datalens_service.report.verdict import Figures, judge, judge_pair
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from api.deps import Services
 from api.schemas.common import BudgetRead, DatasetRead
 from api.schemas.jobs import JobRead
-from datalens_service.phases import Phase
+from datalens_service.base.progress import Phase
 from datalens_service.spec import PlanSummary
 from datalens_service.store.datasets.datasets import StoredDataset, read_names
 from datalens_service.store.datasets.views import DatasetView

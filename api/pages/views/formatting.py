@@ -5,7 +5,7 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
-from datalens_service.clock import duration, remaining
+from datalens_service.base.clock import duration, remaining
 from datalens_service.data.dataset import Schema
 
 _UNITS_OF_SIZE: Final = ("bytes", "kB", "MB", "GB", "TB")

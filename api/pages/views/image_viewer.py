@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
+from datalens_service.base.errors import InvalidInput
 from datalens_service.data.dataset import Images, Schema
 from datalens_service.data.export import sample_grid
 from datalens_service.data.export.png import choose_encoder
-from datalens_service.errors import InvalidInput
 
 COLUMNS: Final = 10
 IMAGES_PER_PAGE: Final = COLUMNS * COLUMNS

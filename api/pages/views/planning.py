@@ -8,11 +8,11 @@ from pydantic import ValidationError
 from api.http.strictness import typed
 from api.problems.request_errors import described, problem_errors
 from api.schemas.common import BudgetRead
+from datalens_service.base.errors import InvalidSpec
+from datalens_service.base.parsing import RefusedMember, json_value
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InvalidSpec
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.models.encoders.imagenet_lite0 import takes_photographs
-from datalens_service.notation import RefusedMember, json_value
 from datalens_service.planning.job_names import OFFERED, TEACH, TITLES
 from datalens_service.planning.presets import DEFAULT_PRESET
 from datalens_service.planning.requested_spec import RequestedSpec

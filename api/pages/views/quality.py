@@ -6,12 +6,12 @@ from typing import Any, Final, NamedTuple
 
 from api.deps import Services
 from api.pages.views.rendering import Visitor
+from datalens_service.base.errors import NotFound
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import NotFound
 from datalens_service.evaluation.measures import ConfusionTable
-from datalens_service.evaluation.report.verdict import Figures
 from datalens_service.planning.expectations import expect
 from datalens_service.planning.reached import Expectation
+from datalens_service.report.verdict import Figures
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.jobs.jobs import Job

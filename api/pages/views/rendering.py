@@ -24,8 +24,8 @@ from api.problems.handlers import standard_headers
 from api.problems.problem_types import BY_STATUS, INTERNAL, PROBLEM_TYPES, ProblemType
 from api.problems.request_errors import problem_errors
 from api.security.browser_sessions import resume_session
-from datalens_service.errors import DatalensError, Forbidden, InvalidInput, Unauthorized
-from datalens_service.notation import spell_number
+from datalens_service.base.errors import DatalensError, Forbidden, InvalidInput, Unauthorized
+from datalens_service.base.parsing import spell_number
 from datalens_service.store.access import access_log
 from datalens_service.store.access.browser_sessions import BrowserSession
 from datalens_service.store.access.keys import ApiKey

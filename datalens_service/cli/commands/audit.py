@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.cli import options, output
 from datalens_service.cli.new_file import check_free, new_file
 from datalens_service.cli.options import build_integer_parser
 from datalens_service.cli.specs import MethodOptions, ReadingOptions, SpecOptions, build_choices
-from datalens_service.errors import InvalidSpec
 
 if TYPE_CHECKING:
     from datalens_service.audits.audit import AuditResult, Train
@@ -149,7 +149,7 @@ def _invert(dataset: Dataset, spec: TrainingSpec) -> Reconstruction:
 
 def _trainer(spec: TrainingSpec) -> Train:
     from datalens_service.privacy.budget import UnchargedAccount
-    from datalens_service.run import run
+    from datalens_service.training import run
 
     def train(part: Dataset, seed: int) -> Any:
         return run(spec.model_copy(update={"seed": seed}), part, account=UnchargedAccount()).model

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from datalens_service.base.errors import InvalidSpec
+from datalens_service.base.parsing import decimal_text
 from datalens_service.cli import options, output
 from datalens_service.cli.commands.audit import ATTACKS_HELP, GROUPS_HELP, format_result, parse_groups, say_notes
 from datalens_service.cli.commands.jobs import build_spec
@@ -16,8 +18,6 @@ from datalens_service.cli.options import build_integer_parser, parse_number, ref
 from datalens_service.cli.service import SERVICE, Service, find_dataset, find_job
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.client import AuditInfo, Client
-from datalens_service.errors import InvalidSpec
-from datalens_service.notation import decimal_text
 
 app = Commands(help="Attacks on methods and released models, for the owner alone.", no_args_is_help=True)
 

@@ -5,10 +5,10 @@ from typing import Annotated, Final
 
 import typer
 
+from datalens_service.base.parsing import decimal_text
 from datalens_service.cli import options, output
 from datalens_service.cli.options import parse_number
 from datalens_service.cli.specs import SpecOptions
-from datalens_service.notation import decimal_text
 
 PRIVATE_READS = ("reading the upload",)
 

@@ -7,12 +7,12 @@ from typing import Annotated, Any, Final, Literal, cast
 
 import typer
 
+from datalens_service.base.errors import InvalidInput
 from datalens_service.cli import options, output
 from datalens_service.cli.new_file import new_file
 from datalens_service.cli.options import build_integer_parser, refuse_unused
 from datalens_service.cli.service import SERVICE, Service, find_job
 from datalens_service.client import Audience, ClassifierFormat, Client, Format
-from datalens_service.errors import InvalidInput
 
 FileFormat = Literal["npz", "parquet", "imagefolder", "webdataset", "safetensors", "onnx"]
 """Formats of synthetic images, and of a classifier."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from datalens_service.base.clock import remaining
 from datalens_service.cli import options, output
 from datalens_service.cli.commands.plan import describe_expectation, describe_plan
 from datalens_service.cli.failures import ExitCode
@@ -18,7 +19,6 @@ from datalens_service.cli.service import SERVICE, Service, find_dataset, find_jo
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.client import Client, ClientError, Job, JobHandle, PlanInfo
 from datalens_service.client.requests import Spec
-from datalens_service.clock import remaining
 from datalens_service.privacy.budget_advice import advise
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from datalens_service.base.errors import NotFound
 from datalens_service.cli import options, output
 from datalens_service.cli.options import build_integer_parser
 from datalens_service.cli.review import confirm
 from datalens_service.cli.service import load_service_settings
-from datalens_service.errors import NotFound
 
 if TYPE_CHECKING:
     from datalens_service.store.access.keys import ApiKey
@@ -112,7 +112,7 @@ def _describe_tenant(tenant: Tenant) -> dict[str, Any]:
 @contextmanager
 def open_database(data_dir: Path) -> Generator[Database]:
     """The database of the service whose data folder is `data_dir`."""
-    from datalens_service.gateways.startup import connect
+    from datalens_service.adapters.startup import connect
 
     settings = load_service_settings(data_dir)
     # A mistyped folder must not become an empty installation.

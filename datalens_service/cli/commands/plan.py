@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from datalens_service.base.clock import duration
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.cli import options, output
 from datalens_service.cli.options import build_integer_parser
 from datalens_service.cli.specs import MethodOptions, ReadingOptions, SpecOptions, build_choices
-from datalens_service.clock import duration
-from datalens_service.errors import InvalidSpec
 
 if TYPE_CHECKING:
-    from datalens_service.data.reading_choices import ReadingChoices
+    from datalens_service.data.intake.reading_choices import ReadingChoices
     from datalens_service.planning.expectations import PlanWithExpectation
     from datalens_service.spec import VoteAllowance
 

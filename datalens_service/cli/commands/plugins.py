@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.text import Text
 
+from datalens_service.base.errors import InvalidInput
 from datalens_service.cli import options, output
 from datalens_service.cli.failures import ExitCode
 from datalens_service.cli.options import build_integer_parser
 from datalens_service.cli.specs import SpecOptions
-from datalens_service.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from datalens_service.method_contract import Finding
+    from datalens_service.contracts.methods import Finding
 
 app = typer.Typer(help="Methods, extractors and generators of other packages.", no_args_is_help=True)
 
@@ -25,7 +25,7 @@ PluginKind = Literal["method", "extractor", "generator"]
 @app.command(name="list")
 def list_(as_json: options.AsJson = False) -> None:
     """List installed plug-ins and their packages; imports none."""
-    from datalens_service.plugins import EXTRACTORS, GENERATORS, METHODS, find_origin, list_plugins
+    from datalens_service.base.plugins import EXTRACTORS, GENERATORS, METHODS, find_origin, list_plugins
 
     groups = {"method": METHODS, "extractor": EXTRACTORS, "generator": GENERATORS}
     columns = ("name", "kind", "package", "object")
@@ -68,9 +68,9 @@ def check(
 
 
 def _check_method(name: str, settings: list[str], steps: int) -> list[Finding]:
-    from datalens_service.method_contract import EPSILON, SCHEMA, check_method
+    from datalens_service.base.plugins import load_plugin
+    from datalens_service.contracts.methods import EPSILON, SCHEMA, check_method
     from datalens_service.methods.registered import check_plugin, check_source
-    from datalens_service.plugins import load_plugin
 
     check_source(name, check_plugin(name, load_plugin(name)))
     spec = SpecOptions(epsilon=EPSILON, method=name, settings=settings).build_spec(SCHEMA)
@@ -78,8 +78,8 @@ def _check_method(name: str, settings: list[str], steps: int) -> list[Finding]:
 
 
 def _check_other(name: str, kind: PluginKind) -> list[Finding]:
-    from datalens_service.plugin_contracts import check_extractor, check_generator
-    from datalens_service.plugins import EXTRACTORS, GENERATORS, load_plugin
+    from datalens_service.base.plugins import EXTRACTORS, GENERATORS, load_plugin
+    from datalens_service.contracts.plugins import check_extractor, check_generator
 
     if kind == "extractor":
         return list(check_extractor(load_plugin(name, EXTRACTORS)))

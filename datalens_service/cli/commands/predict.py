@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from datalens_service.base.errors import InvalidInput
 from datalens_service.cli import output
 from datalens_service.cli.options import build_integer_parser
 from datalens_service.cli.service import SERVICE, Service, find_job
-from datalens_service.errors import InvalidInput
 
 if TYPE_CHECKING:
     from datalens_service.client import IndividualEpsilon, PredictionsInfo
-    from datalens_service.programs.individual_epsilon import RealisedEpsilon
+    from datalens_service.subprocesses.individual_epsilon import RealisedEpsilon
 
 _LARGEST = 100_000
 _PER_JOB, _PER_CLASSIFIER = "job_", "clf_"
@@ -60,10 +60,10 @@ def _predict_remotely(model: str, images: Path, service: Service) -> Predictions
 
 def _predict_locally(path: Path, images: Path) -> PredictionsInfo:
     from datalens_service.client import PredictionInfo, PredictionsInfo
-    from datalens_service.data.readers.unlabelled import read_folder, read_unlabelled
-    from datalens_service.data.untrusted.limits import DEFAULT_LIMITS
-    from datalens_service.programs.child_program import say_what_is_missing
-    from datalens_service.programs.prediction import load_classifier
+    from datalens_service.data.intake.readers.unlabelled import read_folder, read_unlabelled
+    from datalens_service.data.intake.untrusted.limits import DEFAULT_LIMITS
+    from datalens_service.subprocesses.child_program import say_what_is_missing
+    from datalens_service.subprocesses.prediction import load_classifier
 
     # What the reader of classifiers says of a file that cannot be opened does not name it.
     path.open("rb").close()
@@ -114,9 +114,9 @@ def _ask(job_id: str, image: Path, label: int, service: Service) -> IndividualEp
 
 
 def _compute(iterates: Path, image: Path, label: int) -> RealisedEpsilon:
-    from datalens_service.data.readers.unlabelled import read_unlabelled
-    from datalens_service.data.untrusted.limits import DEFAULT_LIMITS
-    from datalens_service.programs.individual_epsilon import Descent
+    from datalens_service.data.intake.readers.unlabelled import read_unlabelled
+    from datalens_service.data.intake.untrusted.limits import DEFAULT_LIMITS
+    from datalens_service.subprocesses.individual_epsilon import Descent
 
     # What the reader of iterates says of a file that cannot be opened does not name it.
     iterates.open("rb").close()

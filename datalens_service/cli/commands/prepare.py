@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from datalens_service.base.errors import InvalidDataset
 from datalens_service.cli import options, output, review
 from datalens_service.cli.new_file import new_file
 from datalens_service.cli.options import parse_image_size
 from datalens_service.cli.specs import MetadataOptions, build_choices
 from datalens_service.data.preparation_settings import Colour, Fit
-from datalens_service.errors import InvalidDataset
 
 if TYPE_CHECKING:
     from datalens_service.data.dataset import Upload
@@ -66,7 +66,7 @@ def prepare(
     Labels, persons and splits are read as an upload reads them: from metadata.csv, folders and DICOM files. Persons are
     in the NPZ as numbers that tell nobody's name.
     """  # fmt: skip
-    from datalens_service.data.sandbox import sandbox
+    from datalens_service.data.intake.sandbox import sandbox
 
     prepared = {"size": size, "fit": fit.value, "colour": colour and colour.value, "window": window, "frame": frame}
     fields = vars(metadata) | {f"prepare_{name}": value for name, value in prepared.items()}
@@ -89,7 +89,7 @@ def _write(upload: Upload, path: Path) -> None:
     """The records as the NPZ format has them."""
     import numpy as np
 
-    from datalens_service.data.readers.npz import GROUP_IDS, PREPARATION, UNIT, UNIT_IDS
+    from datalens_service.data.intake.readers.npz import GROUP_IDS, PREPARATION, UNIT, UNIT_IDS
 
     train, test, schema = upload.train, upload.test, upload.schema
     arrays: dict[str, Any] = {

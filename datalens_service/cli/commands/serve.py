@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from datalens_service.base.errors import InvalidInput
 from datalens_service.cli import options, output
 from datalens_service.cli.failures import ExitCode
 from datalens_service.cli.options import build_integer_parser
 from datalens_service.cli.service import KEY_FILE, load_service_settings
-from datalens_service.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from datalens_service.base.settings import Settings
     from datalens_service.cli.api_server import ApiServer
-    from datalens_service.settings import Settings
 
 _STOP_SECONDS: Final = 60.0
 """Longer than the supervisor waits for a job to give itself back."""
@@ -33,7 +33,7 @@ _BACKLOG: Final = 2048
 
 
 def _parse_root_path(text: str) -> str:
-    from datalens_service.settings import ROOT_PATH
+    from datalens_service.base.settings import ROOT_PATH
 
     if not re.fullmatch(ROOT_PATH, text):
         raise typer.BadParameter("write it like /datalens or /lab/datalens, without a slash at the end.")
@@ -106,7 +106,7 @@ def _create_first_key(settings: Settings) -> str | None:
 
     What a service cannot start on is refused here, where a person reads it.
     """
-    from datalens_service.gateways.startup import prepare
+    from datalens_service.adapters.startup import prepare
     from datalens_service.store.access import keys
     from datalens_service.store.ledger.recovery import begin_audit
 

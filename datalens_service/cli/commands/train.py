@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
+from datalens_service.base.errors import InvalidSpec
+from datalens_service.base.process_group import SINGLE_PROCESS, ProcessGroup, join_process_group, read_rendezvous
+from datalens_service.base.progress import Phase
 from datalens_service.cli import options, output, review
 from datalens_service.cli.failures import ExitCode
 from datalens_service.cli.specs import ReadingOptions, SpecOptions, build_choices
-from datalens_service.errors import InvalidSpec
-from datalens_service.phases import Phase
-from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, join_process_group, read_rendezvous
 
 if TYPE_CHECKING:
     from datalens_service.data.dataset import Schema, Upload
+    from datalens_service.data.intake.sandbox.exchange import Counts
     from datalens_service.data.notices import Notice
-    from datalens_service.data.sandbox.exchange import Counts
-    from datalens_service.local.local_run import LocalRun
+    from datalens_service.jobs.embedded_run import EmbeddedRun
     from datalens_service.store.datasets.datasets import StoredDataset
     from datalens_service.store.jobs.jobs import Job
 
@@ -68,10 +68,10 @@ def train(
 
     What was read otherwise than you may expect is said on stderr. It depends on the images: do not pass it on.
     """
+    from datalens_service.base.settings import EmbeddedSettings
     from datalens_service.data import detect, read_with_notices
-    from datalens_service.data.sandbox.decode import count_records
+    from datalens_service.data.intake.sandbox.decode import count_records
     from datalens_service.mechanisms.private_shards import run_follower
-    from datalens_service.settings import EmbeddedSettings
 
     public_choices = {"leave_out_constant_images": leave_out_constant_images, "public_test": public_test}
     choices = build_choices(vars(reading) | public_choices)
@@ -126,7 +126,7 @@ def train_upload(
         typer.Exit: 1, the job failed; 130, it was interrupted.
     """
     from datalens_service.cli.outcome import build_outcome, render_outcome
-    from datalens_service.local.local_run import PRIVATE, open_local_run
+    from datalens_service.jobs.embedded_run import PRIVATE, open_embedded_run
     from datalens_service.planning.expectations import expect
     from datalens_service.services import encoders
 
@@ -140,19 +140,19 @@ def train_upload(
     if not (out / PRIVATE).exists():
         confirm()
         review.accept_low_utility(lambda: expect(spec, schema).warning)
-    with open_local_run(out) as local_run:
-        dataset = local_run.find_or_create_dataset(upload, format_name, spec.epsilon, spec.delta, confirm)
+    with open_embedded_run(out) as embedded_run:
+        dataset = embedded_run.find_or_create_dataset(upload, format_name, spec.epsilon, spec.delta, confirm)
         if public is not None:
-            stored = local_run.find_or_create_public(public.upload, public.format_name, public.name, spec.epsilon)
+            stored = embedded_run.find_or_create_public(public.upload, public.format_name, public.name, spec.epsilon)
             spec = replace(spec_options, public_data=stored.id).build_spec(schema)
         # Its records lie in the folder now.
         del upload
-        asked.with_encoders(lambda path: encoders.keep(local_run.artifacts, path).model_dump())
-        job = local_run.find_or_create_job(dataset, spec)
+        asked.with_encoders(lambda path: encoders.keep(embedded_run.artifacts, path).model_dump())
+        job = embedded_run.find_or_create_job(dataset, spec)
         if job.state.terminal:
             output.say(f"This run ended before, so nothing was spent again. Its results are in {out}.")
-        job = _run_job(local_run, dataset, job, process_group)
-        outcome = build_outcome(local_run, dataset, job)
+        job = _run_job(embedded_run, dataset, job, process_group)
+        outcome = build_outcome(embedded_run, dataset, job)
     output.show(outcome, render_outcome(outcome), as_json=as_json)
     if outcome.error is not None:
         raise typer.Exit(ExitCode.JOB_FAILED)
@@ -194,7 +194,7 @@ def _ask(schema: Schema, counts: Counts, upload_notices: tuple[Notice, ...], out
     )
 
 
-def _run_job(local_run: LocalRun, dataset: StoredDataset, job: Job, process_group: ProcessGroup) -> Job:
+def _run_job(embedded_run: EmbeddedRun, dataset: StoredDataset, job: Job, process_group: ProcessGroup) -> Job:
     from datalens_service.cli.interruption import Interruption
     from datalens_service.cli.progress import PhaseBars
     from datalens_service.jobs.job_watch import ShutdownRequested
@@ -204,9 +204,9 @@ def _run_job(local_run: LocalRun, dataset: StoredDataset, job: Job, process_grou
     @cache
     def deliver() -> None:
         """Put what was released into its folder, once."""
-        local_run.deliver(job, dataset)
+        embedded_run.deliver(job, dataset)
         ready, measured = ("images are", "they are") if job.result == "generator" else (f"{job.result} is", "it is")
-        bars.note(f"The {ready} ready in {local_run.out}; {measured} still being measured.")
+        bars.note(f"The {ready} ready in {embedded_run.out}; {measured} still being measured.")
 
     def observe(phase: Phase, value: int, maximum: int) -> None:
         bars.observe(phase, value, maximum)
@@ -216,7 +216,7 @@ def _run_job(local_run: LocalRun, dataset: StoredDataset, job: Job, process_grou
 
     try:
         with bars, interruption:
-            return local_run.run_job(job, observe, process_group)
+            return embedded_run.run_job(job, observe, process_group)
     except ShutdownRequested:
         output.say("Stopped. The same command continues from here and pays for nothing twice.")
         raise typer.Exit(ExitCode.INTERRUPTED) from None

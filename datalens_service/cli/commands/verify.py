@@ -40,8 +40,8 @@ def verify(
     the lifetime of the account. Exit code 0: everything was checked and holds. Exit code 1: something contradicts, or
     was not checked. Exit code 2: the file is no proof.
     """
+    from datalens_service.base.signatures import public_key
     from datalens_service.proof.release_verification import verify_path
-    from datalens_service.signatures import public_key
 
     verdict = verify_path(proof, None if key is None else public_key(key))
     output.show(verdict, _render_verdict(verdict, vouched=key is not None), as_json=as_json)

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from datalens_service.base.signatures import SigningKey
 from datalens_service.data.export.licence import licence_text
 from datalens_service.data.export.pages import guarantee, usefulness
 from datalens_service.data.export.release_archive import write_signed
 from datalens_service.privacy.guarantee import card_guarantee
-from datalens_service.signatures import SigningKey
 
 _TASKS: Final = {"classifier": "image-classification"}
 _LIBRARY: Final = "onnx"

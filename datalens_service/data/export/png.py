@@ -7,9 +7,9 @@ from typing import Any, Final
 import numpy as np
 from PIL import Image, PngImagePlugin
 
+from datalens_service.base.errors import InvalidInput
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.data.export.writer import XMP, is_verbatim
-from datalens_service.errors import InvalidInput
 
 PUBLIC: Final = "A public image, as it was published. Its labels were learned from private records."
 PRIVATE: Final = "Private records. For their owner only; not to be passed on."

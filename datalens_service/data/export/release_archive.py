@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from datalens_service.base.signatures import SigningKey
 from datalens_service.data.export import WRITERS, ArchivePlace
 from datalens_service.data.export.croissant import DataFile, croissant
 from datalens_service.data.export.licence import describe_licence, licence_text
 from datalens_service.data.export.pages import SAMPLES, DrawnImages, dataset_card, datasheet, description
 from datalens_service.data.export.writer import fixed_entry, is_verbatim, provenance
 from datalens_service.privacy.guarantee import card_guarantee
-from datalens_service.signatures import SigningKey
 
 SUMS: Final = "SHA256SUMS"
 SUMS_SIGNATURE: Final = "SHA256SUMS.sig.json"

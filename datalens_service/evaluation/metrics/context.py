@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from datalens_service.base.errors import PersonsInBothSplits
 from datalens_service.data.dataset import Dataset, Schema, Split, Upload
-from datalens_service.errors import PersonsInBothSplits
 from datalens_service.evaluation.metrics.classifier_benchmark import ClassifierBenchmark, Progress
 from datalens_service.evaluation.metrics.classifiers import Classifier
 from datalens_service.evaluation.metrics.outcome import OWNER_ONLY, PublicFacts, Reads, Standing
@@ -151,7 +151,7 @@ class Context:
         return ClassifierBenchmark(self.test_images, self.schema, self.settings, classifier, self.device, self.progress)
 
     def once(self, key: Hashable, compute: Callable[[], Value]) -> Value:
-        """Compute a result that several metrics use once; only metrics with the same audience share it."""
+        """Compute a result once for several metrics; only metrics with the same audience share it."""
         place = (self._sources.standing(self._reads), key)
         if place not in self._sources.shared:
             self._sources.shared[place] = compute()

@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from torch_fidelity import FeatureExtractorBase, register_feature_extractor
 from torch_fidelity.feature_extractor_inceptionv3 import URL_INCEPTION_V3
 
+from datalens_service.base.errors import WorkerUnavailable
+from datalens_service.base.plugins import EXTRACTORS, find_origin, load_plugin
 from datalens_service.data.dataset import Images, Split
-from datalens_service.errors import WorkerUnavailable
 from datalens_service.evaluation.metrics import downstream
 from datalens_service.evaluation.metrics.classifiers import LARGEST_SIDE, averaged
 from datalens_service.plugins import EXTRACTORS, find_origin, load_plugin

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from datalens_service.base.errors import WorkerUnavailable
 from datalens_service.data.dataset import Images, Split
 from datalens_service.errors import WorkerUnavailable
 from datalens_service.evaluation.metrics.classifier_benchmark import STEPS_OF_A_TRAINING

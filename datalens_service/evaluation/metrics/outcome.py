@@ -21,7 +21,6 @@ from pydantic import Field
 from datalens_service.data.dataset import Labels
 from datalens_service.disclosure import Public
 from datalens_service.evaluation.settings import EvaluationSettings
-from datalens_service.strict import Frozen
 
 Audience = Literal["public", "owner"]
 Status = Literal["covered", "public", "private"]

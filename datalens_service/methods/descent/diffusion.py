@@ -11,8 +11,8 @@ random. Gradients and their price are those of docs/mechanisms/gradient_sum.md a
 import math
 from typing import Final
 
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import GradientSum
 from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.base import Plan

@@ -5,6 +5,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
+from datalens_service.base.fields import Integer, Number
 from datalens_service.methods.base import Method, named
 from datalens_service.methods.facts import SAMPLES_AND_NETWORKS, Facts, Levels
 from datalens_service.methods.last_layer.guided import Guided
@@ -12,7 +13,6 @@ from datalens_service.methods.last_layer.labelled_moments import LabelledMoments
 from datalens_service.methods.last_layer.rejection import Rejection
 from datalens_service.methods.sums.mixture import Mixture
 from datalens_service.methods.sums.moments import Moments
-from datalens_service.strict import Integer, Number
 
 _END_STDDEV: Final = 0.15
 _GUIDANCE_SCALE: Final = 1.5

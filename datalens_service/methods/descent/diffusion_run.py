@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from datalens_service.base.progress import tell_part
 from datalens_service.data.dataset import Schema
 from datalens_service.mechanisms import GradientSum, PlannedRelease
 from datalens_service.mechanisms.private_records import PrivateRecords
@@ -24,7 +25,6 @@ from datalens_service.models.generators.denoiser.denoiser_shape import DenoiserS
 from datalens_service.models.generators.denoiser.diffusion import pack
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.released import select_part
-from datalens_service.phases import tell_part
 
 _STEPS_PER_STATE: Final = 25
 _HIDES_REJECTION: Final = 2.0

@@ -12,6 +12,8 @@ from typing import Annotated, Literal, final
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from datalens_service.base.fields import Integer, Number
+from datalens_service.base.wording import speak
 from datalens_service.data.dataset import Schema
 from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.base import Method, Plan, named
@@ -19,8 +21,6 @@ from datalens_service.methods.descent.dp_sgd import DpSgd
 from datalens_service.methods.facts import SMALL_NETWORKS, WITHOUT_A_START, Facts, Levels
 from datalens_service.methods.script import RunInputs, Script
 from datalens_service.methods.sums.moments import Moments
-from datalens_service.strict import Integer, Number
-from datalens_service.voices import speak
 
 
 @final

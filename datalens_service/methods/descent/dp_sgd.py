@@ -9,8 +9,8 @@ a partition (docs/mechanisms/von_mises_fisher.md).
 import math
 from typing import Final, Self
 
+from datalens_service.base.errors import InfeasiblePlan, InvalidSpec
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InfeasiblePlan, InvalidSpec
 from datalens_service.mechanisms import GradientSum, IndividualHistogram, PlannedRelease, VonMisesFisherSum
 from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.base import Plan

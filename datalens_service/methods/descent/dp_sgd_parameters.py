@@ -9,15 +9,15 @@ from typing import Any, Final, Literal
 
 from pydantic import Field, model_validator
 
+from datalens_service.base.errors import InvalidSpec
+from datalens_service.base.fields import Integer, Number
+from datalens_service.base.wording import speak
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import GradientSum, VonMisesFisherSum
 from datalens_service.methods.base import Method
 from datalens_service.methods.facts import SMALL_NETWORKS, Facts
 from datalens_service.models.classifiers.sizes import num_weights
 from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV, mu_for_epsilon
-from datalens_service.strict import Integer, Number
-from datalens_service.voices import speak
 
 _TOGETHER: Final = (
     "⟦method.noise⟧ von_mises_fisher and ⟦method.sampling⟧ partition belong together: choose both, or neither."

@@ -87,7 +87,7 @@ def descend(parameters: DpSgdParameters, plan: Plan, records: PrivateRecords, in
 def _file_of(
     kept: KeptIterates, parameters: DpSgdParameters, plan: Plan, schema: Schema, inputs: RunInputs
 ) -> ReleasedFile:
-    """Write the weights before each step, with everything else that individual ε needs."""
+    """Return the file of the weights before each step, with everything else that individual ε needs."""
     epsilon, delta = inputs.price
     description = {
         "schema": schema.model_dump(mode="json"),
@@ -123,7 +123,7 @@ class Descent:
         self._average = [weight.detach().clone() for weight in self._network.parameters()]
 
     def classifier(self) -> Classifier:
-        """A network whose weights follow released gradients, and the average of its weights."""
+        """Return the network with the average of its weights so far."""
         names = [name for name, _ in self._network.named_parameters()]
         tensors = {name: value.cpu().numpy().copy() for name, value in zip(names, self._average, strict=True)}
         return Classifier(self._schema, self._settings(), tensors)

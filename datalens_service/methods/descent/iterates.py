@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from datalens_service.errors import InvalidInput, InvalidSpec, LedgerCorrupt
+from datalens_service.base.errors import InvalidInput, InvalidSpec, LedgerCorrupt
 
 if TYPE_CHECKING:
     import torch

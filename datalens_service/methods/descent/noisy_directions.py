@@ -7,12 +7,12 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from datalens_service.base.errors import InfeasiblePlan, InvalidSpec
+from datalens_service.base.parsing import Stated
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InfeasiblePlan, InvalidSpec
 from datalens_service.mechanisms import PlannedRelease, VonMisesFisherSum
 from datalens_service.mechanisms.von_mises_fisher import GRID, direction_radius
 from datalens_service.methods.base import Plan
-from datalens_service.notation import Stated
 from datalens_service.privacy.accounting import (
     MINIMUM_NOISE_STDDEV,
     SMOOTHING_VARIANCE,

@@ -11,10 +11,10 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from datalens_service.errors import InfeasiblePlan
+from datalens_service.base.errors import InfeasiblePlan
+from datalens_service.base.parsing import Stated
 from datalens_service.mechanisms import GradientSum, PlannedRelease
 from datalens_service.methods.base import Plan
-from datalens_service.notation import Stated
 from datalens_service.privacy.accounting import (
     MINIMUM_NOISE_STDDEV,
     SLACK_UNITS_PER_DELTA,
@@ -111,6 +111,7 @@ class SampledRun:
         mu_squared = limit / UNITS_PER_MU_SQUARED
         # The limit of many steps (Bu, Dong, Long & Su 2020): μ² = T·q²·(e^{1/σ²} − 1).
         guess = 1 / math.sqrt(math.log1p(mu_squared / (self.draws * probability**2)))
+        # A finer grid needs larger noise in its steps, which has to stay within what the sampler draws.
         while mechanism.grid > _COARSEST_GRID and 2 * guess * mechanism.radius > MAXIMUM_NOISE_STDDEV:
             mechanism = mechanism.model_copy(update={"grid": mechanism.grid // 2})
 
@@ -140,10 +141,12 @@ def smallest_stddev(price: Callable[[int], int | None], limit: int, guess: int) 
     low, high, stddev = MINIMUM_NOISE_STDDEV - 1, MAXIMUM_NOISE_STDDEV + 1, guess
     line = _PriceLine()
     while high - low > max(1, low >> _PRECISION_BITS):
+        # Between the largest σ known to be too small and the smallest known to fit, whatever was guessed.
         stddev = min(max(stddev, low + 1), high - 1)
         units = price(stddev)
         fits = units is not None and units <= limit
         low, high = (low, stddev) if fits else (stddev, high)
+        # Without a price there is no slope to follow, so σ doubles.
         target = min((low + high) // 2, 2 * stddev) if units is None else line.through(stddev, units / limit)
         stddev = target if low < target < high else (low + high) // 2
     if high > MAXIMUM_NOISE_STDDEV:

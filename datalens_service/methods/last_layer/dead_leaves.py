@@ -12,9 +12,9 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from datalens_service.base.fields import Frozen
 from datalens_service.data.dataset import Images, Schema
 from datalens_service.methods.base import Plan
-from datalens_service.strict import Frozen
 
 Floats = NDArray[np.float64]
 

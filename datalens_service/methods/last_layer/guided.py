@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
+from datalens_service.base.fields import Flag, Integer, Number
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.mechanisms import CrossProductSum
 from datalens_service.mechanisms.cross_product import OuterProductFactors
@@ -30,10 +31,9 @@ from datalens_service.methods.sums.record_sums import calibrated
 from datalens_service.models.exact_products import exact_products, on_grid
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
-from datalens_service.strict import Flag, Integer, Number
 
 if TYPE_CHECKING:
-    from datalens_service.models.classifier import LastLayerClassifier
+    from datalens_service.models.classifiers.last_layer import LastLayerClassifier
 
 
 Floats = NDArray[np.float32]
@@ -120,7 +120,7 @@ class Guided(Method):
 
     def _pretrain(self, start: Generator, inputs: RunInputs) -> tuple[LastLayerClassifier, Floats]:
         """Train a classifier on released samples alone, and return it with the initial weights of its last layer."""
-        from datalens_service.models.classifier import LastLayerClassifier
+        from datalens_service.models.classifiers.last_layer import LastLayerClassifier
         from datalens_service.models.generators.gaussian.guided import propose
 
         schema, randomness, options = start.schema, inputs.randomness, inputs.options

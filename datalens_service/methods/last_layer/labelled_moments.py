@@ -14,6 +14,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
+from datalens_service.base.fields import Number
 from datalens_service.data.dataset import Schema
 from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.base import Plan, named
@@ -22,7 +23,6 @@ from datalens_service.methods.last_layer.scattering import LinearLayer, Scatteri
 from datalens_service.methods.script import Extras, Outcome, RunInputs, Script
 from datalens_service.methods.sums.pooled_moments import PooledMoments, fit_pooled_moments
 from datalens_service.models.generators.generator import Generator
-from datalens_service.strict import Number
 
 _TEXTURE: Final = 1.0
 """All texture is drawn: without it the classifier adds little to the class that samples were drawn for."""

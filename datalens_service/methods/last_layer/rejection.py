@@ -6,7 +6,7 @@
     samples are rejected until their features have those means, and labelled by the classifier (post-processing).
 
 Rejection by a density ratio is from Azadi et al. 2019, "Discriminator Rejection Sampling"; here the ratio is private,
-an exponential tilt (models/generators/outlines/tilting.py). Samples that the classifier gives another class than they
+an exponential tilt (models/generators/level_sets/tilting.py). Samples that the classifier gives another class than they
 were drawn for are kept under that class, since they show where classes meet. A classifier learns from the same samples
 that people look at.
 """
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
+from datalens_service.base.fields import Number
 from datalens_service.data.dataset import Labels, Schema
 from datalens_service.mechanisms import VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
@@ -31,10 +32,9 @@ from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
 from datalens_service.methods.sums.record_sums import COUNT_WEIGHT, calibrated
 from datalens_service.methods.sums.shapes import Shapes, fit_shapes, redraw
 from datalens_service.models.generators.generator import Generator
-from datalens_service.models.generators.outlines.level_sets import Content
-from datalens_service.models.generators.outlines.rejection import TOPOLOGY_NUMBERS
+from datalens_service.models.generators.level_sets.level_sets import Content
+from datalens_service.models.generators.level_sets.rejection import TOPOLOGY_NUMBERS
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, TrainingRandomness
-from datalens_service.strict import Number
 
 if TYPE_CHECKING:
     from datalens_service.models.classifiers.classifier import Classifier
@@ -101,7 +101,7 @@ class Rejection(ScatteringGradients):
         tilt = _MeanFeatures(self, features.mechanism, released, shapes.generator, inputs.randomness)
 
         def outcome() -> Outcome:
-            from datalens_service.models.generators.outlines.rejection import pack
+            from datalens_service.models.generators.level_sets.rejection import pack
 
             start, classifier = shapes.generator, layer.classifier()
             settings: dict[str, Any] = {"start": start.settings, "classifier": classifier.settings}
@@ -121,7 +121,7 @@ class Described(NamedTuple):
 
 def described_images(rows: Rows, seen: Described) -> GroupedVectors:
     """Contribution: features for the tilt, of records decoded as samples are, so that they differ in shape only."""
-    from datalens_service.models.generators.outlines.rejection import describe
+    from datalens_service.models.generators.level_sets.rejection import describe
 
     # Features of gradients have a constant at the end, of half the squared length.
     features = seen.basis.features(rows.values)[:, :-1] * np.float32(2**0.5)
@@ -148,8 +148,8 @@ class _MeanFeatures:
 
     def fit(self, classifier: Classifier) -> tuple[Floats, Floats]:
         """Fit weights (classes, features) and levels (classes,) to released samples and means."""
-        from datalens_service.models.generators.outlines import rejection
-        from datalens_service.models.generators.outlines.tilting import find_level, fit_tilt, penalty
+        from datalens_service.models.generators.level_sets import rejection
+        from datalens_service.models.generators.level_sets.tilting import find_level, fit_tilt, penalty
 
         if self._tilt is None:
             start, schema = self._start, self._start.schema

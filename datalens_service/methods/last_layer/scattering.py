@@ -23,8 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 
+from datalens_service.base.errors import InvalidSpec
+from datalens_service.base.fields import Integer, Number
+from datalens_service.base.progress import tell_part
+from datalens_service.base.wording import speak
 from datalens_service.data.dataset import Images, Labels, Schema
-from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import CrossProductSum, PlannedRelease
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
 from datalens_service.methods.base import Method, Plan, named
@@ -42,11 +45,8 @@ from datalens_service.models.encoders import AnyEncoder, Encoder, ScatteringEnco
 from datalens_service.models.exact_products import on_grid
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.public_source import PublicInputs
-from datalens_service.phases import tell_part
 from datalens_service.privacy.accounting import mu_of_units
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
-from datalens_service.strict import Integer, Number
-from datalens_service.voices import speak
 
 if TYPE_CHECKING:
     from datalens_service.models.classifiers.classifier import Classifier

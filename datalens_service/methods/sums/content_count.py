@@ -15,7 +15,7 @@ from datalens_service.mechanisms import PlannedRelease, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.private_records import Rows
 from datalens_service.methods.sums.record_sums import calibrated
-from datalens_service.models.generators.outlines.level_sets import Content
+from datalens_service.models.generators.level_sets.level_sets import Content
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 
 _DARK, _BRIGHT = 64, 192

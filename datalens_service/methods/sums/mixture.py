@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from datalens_service.base.errors import InvalidSpec
+from datalens_service.base.fields import Integer, Number
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import OuterProductSum, PlannedRelease, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
@@ -35,7 +36,6 @@ from datalens_service.models.generators.gaussian.gaussian import GaussianFit
 from datalens_service.models.generators.gaussian.mixture import MixtureFit, nearest
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
-from datalens_service.strict import Integer, Number
 
 Floats = NDArray[np.float64]
 

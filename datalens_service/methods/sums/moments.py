@@ -11,8 +11,9 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
+from datalens_service.base.errors import InvalidSpec
+from datalens_service.base.fields import Integer, Number
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
@@ -30,7 +31,6 @@ from datalens_service.methods.sums.record_sums import (
 from datalens_service.models.generators.gaussian.gaussian import GaussianFit
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
-from datalens_service.strict import Integer, Number
 
 
 class Moments(SummedImages):

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
+from datalens_service.base.errors import InvalidSpec
+from datalens_service.base.fields import Integer, Number
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
@@ -41,7 +42,6 @@ from datalens_service.models.generators.gaussian.pooled_gaussian import PooledGa
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.accounting import mu_of_units
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, Integers
-from datalens_service.strict import Integer, Number
 
 if TYPE_CHECKING:
     from datalens_service.models.generators.denoiser.public_denoiser import PublicDenoiser

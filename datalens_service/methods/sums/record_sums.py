@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from datalens_service.base.errors import InfeasiblePlan
+from datalens_service.base.fields import Integer, Number
 from datalens_service.data.dataset import Images, Schema
-from datalens_service.errors import InfeasiblePlan
 from datalens_service.mechanisms import (
     CellVotes,
     CrossProductSum,
@@ -27,7 +28,6 @@ from datalens_service.models.generators.dct import LowFrequencies, count_planes
 from datalens_service.models.generators.gaussian.gaussian import around
 from datalens_service.privacy.accounting import NeighboringRelation, smallest_noise_stddev
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
-from datalens_service.strict import Integer, Number
 
 Floats = NDArray[np.float64]
 GroupedSum = OuterProductSum | VectorSum

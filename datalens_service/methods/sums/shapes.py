@@ -2,8 +2,8 @@
 
 Three releases: counts and sums of vectors per class → means; Σ r·rᵀ pooled, of the distances from the class means →
 the variation that all classes share; Σ r·rᵀ per class in the subspace of that → how each class departs from it. The
-vector of a record is a function of its image alone (models/generators/outlines/level_sets.py). Before them, unless the
-client says what images show, one noisy count of drawings decides. Everything after a release is post-processing.
+vector of a record is a function of its image alone (models/generators/level_sets/level_sets.py). Before them, unless
+the client says what images show, one noisy count of drawings decides. Everything after a release is post-processing.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from datalens_service.base.errors import InvalidSpec
+from datalens_service.base.fields import Integer, Number
 from datalens_service.data.dataset import Images, Schema
-from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
@@ -27,10 +28,9 @@ from datalens_service.methods.sums.content_count import count_drawings, plan_cou
 from datalens_service.methods.sums.record_sums import COUNT_WEIGHT, calibrated, list_sums
 from datalens_service.models.exact_products import exact_products, on_grid
 from datalens_service.models.generators.generator import Generator
-from datalens_service.models.generators.outlines.hierarchical_gaussian import HierarchicalFit
-from datalens_service.models.generators.outlines.level_sets import Content, LevelSets
+from datalens_service.models.generators.level_sets.hierarchical_gaussian import HierarchicalFit
+from datalens_service.models.generators.level_sets.level_sets import Content, LevelSets
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, TrainingRandomness
-from datalens_service.strict import Integer, Number
 
 Floats = NDArray[np.float64]
 
@@ -194,7 +194,7 @@ def _as_generator(
     parameters: Shapes, schema: Schema, codec: LevelSets, fit: HierarchicalFit, randomness: TrainingRandomness
 ) -> Generator:
     """Build the class-conditional Gaussian over signed distances."""
-    from datalens_service.models.generators.outlines import shapes
+    from datalens_service.models.generators.level_sets import shapes
 
     settings: dict[str, Any] = {"content": codec.content, "spread": parameters.spread}
     parts = {"basis": fit.basis, "means": fit.means + codec.origin(), "factors": fit.factors}

@@ -10,14 +10,14 @@ from typing import Annotated, Any, ClassVar, Literal, final
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from datalens_service.base.fields import Flag, Number
+from datalens_service.base.wording import speak
 from datalens_service.mechanisms import AnyVotes, Threshold, TopAggParameters, VoteMechanism, VoteParameters
 from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.base import Plan, named
 from datalens_service.methods.facts import SMALL_NETWORKS, Facts, Levels
 from datalens_service.methods.script import RunInputs, Script
 from datalens_service.methods.voting.voting_method import TEACHER_SHORT_NAMES, TeacherSettings, VotingMethod
-from datalens_service.strict import Flag, Number
-from datalens_service.voices import speak
 
 
 class _VoteSettings(TeacherSettings):

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, final
 
 from pydantic import BeforeValidator, Field
 
+from datalens_service.base.fields import Integer, Number
 from datalens_service.data.dataset import Schema
 from datalens_service.mechanisms import LabelScores, LabelScoresParameters, VoteMechanism, VoteParameters
 from datalens_service.mechanisms.private_records import PrivateRecords
@@ -18,7 +19,6 @@ from datalens_service.methods.sums.moments import Moments
 from datalens_service.methods.voting.teachers import ConvTeacher, DenseTeacher
 from datalens_service.methods.voting.voting_method import VotingMethod
 from datalens_service.models.classifiers.sizes import num_weights
-from datalens_service.strict import Integer, Number
 
 
 @final

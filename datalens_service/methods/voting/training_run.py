@@ -11,8 +11,8 @@ from typing import Any, Final
 import torch
 from numpy.typing import NDArray
 
-from datalens_service.checkpoint import State
-from datalens_service.errors import CheckpointMismatch
+from datalens_service.base.checkpoint import State
+from datalens_service.base.errors import CheckpointMismatch
 from datalens_service.mechanisms import VoteMechanism
 from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.mechanisms.private_shards import Dealing, Place, PrivateShards

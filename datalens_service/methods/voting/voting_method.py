@@ -12,8 +12,9 @@ from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
+from datalens_service.base.errors import InfeasiblePlan, InvalidSpec
+from datalens_service.base.fields import Integer, Number
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InfeasiblePlan, InvalidSpec
 from datalens_service.mechanisms import AnyVotes, PlannedRelease, VoteMechanism, VoteParameters
 from datalens_service.methods.base import Method, Plan, named
 from datalens_service.methods.facts import WITHOUT_A_START, Levels
@@ -22,7 +23,6 @@ from datalens_service.methods.voting.teachers import AnyTeacher, DenseTeacher
 from datalens_service.models.teachers.partitions import partition_teachers
 from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV, NeighboringRelation, smallest_noise_stddev
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
-from datalens_service.strict import Integer, Number
 
 DEFAULT_STEPS = 150
 

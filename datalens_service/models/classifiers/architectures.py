@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from datalens_service.base.errors import InvalidInput
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InvalidInput
 from datalens_service.models.encoders import Encoder, ScatteringEncoder, read_encoder
 from datalens_service.models.encoders.network import EncoderNetwork
 

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from datalens_service.base.progress import Tell, be_silent, told_blocks
 from datalens_service.data.dataset import Images, Schema
 from datalens_service.models.classifiers.architectures import EncodedFeatures, linear_probe
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.encoders import Encoder, ScatteringEncoder
 from datalens_service.models.exact_products import exact_products, on_grid
-from datalens_service.phases import Tell, be_silent, told_blocks
 
 Floats = NDArray[np.float32]
 

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 
 from datalens_service.data.dataset import Schema
-from datalens_service.data.sandbox.encode import IMAGES, VECTORS
+from datalens_service.data.intake.sandbox.encode import IMAGES, VECTORS
 from datalens_service.models.classifiers.architectures import Centered, EncodedFeatures
 from datalens_service.models.encoders.lite0_network import (
     CENTER,
@@ -27,7 +27,7 @@ from datalens_service.models.encoders.lite0_network import (
     UnitLength,
 )
 from datalens_service.models.encoders.network import MIDDLE, OnnxNetwork, OpponentColours, ScatteringNetwork
-from datalens_service.models.scattering import Scattering, margins
+from datalens_service.models.encoders.wavelets import Scattering, margins
 
 _OPSET, _IR_VERSION = 17, 8
 

@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable
 from typing import Final
 
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.data.dataset import Schema
 from datalens_service.data.image_sizes import ImageSize
-from datalens_service.errors import InvalidSpec
 from datalens_service.models.encoders.scattering import SCATTERING_MAPS, ScatteringEncoder
 
 MOST_FEATURES: Final = 2**15

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from datalens_service.errors import InvalidInput
+from datalens_service.base.errors import InvalidInput
 from datalens_service.models.encoders.base import Encoder
 from datalens_service.models.encoders.imagenet_lite0 import ImagenetLite0
 from datalens_service.models.encoders.onnx_file import OnnxEncoder

@@ -10,9 +10,9 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from datalens_service.base.fields import Frozen
 from datalens_service.data.dataset import Schema
 from datalens_service.models.public_source import PublicEncoder
-from datalens_service.strict import Frozen
 
 if TYPE_CHECKING:
     from datalens_service.models.encoders.network import EncoderNetwork

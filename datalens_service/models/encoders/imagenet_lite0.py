@@ -7,8 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
+from datalens_service.base.errors import InvalidSpec, WorkerUnavailable
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InvalidSpec, WorkerUnavailable
 from datalens_service.models.encoders.base import Encoder
 from datalens_service.models.public_source import PublicEncoder
 

@@ -7,10 +7,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from datalens_service.base.errors import InvalidInput
 from datalens_service.data.dataset import Images
-from datalens_service.data.sandbox import encoder
-from datalens_service.errors import InvalidInput
-from datalens_service.models.scattering import MAPS, Scattering
+from datalens_service.data.intake.sandbox import encoder
+from datalens_service.models.encoders.wavelets import MAPS, Scattering
 
 Floats = NDArray[np.float32]
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final, Literal, Self
 import numpy as np
 from pydantic import Field
 
+from datalens_service.base.errors import InvalidInput, InvalidSpec, WorkerUnavailable
+from datalens_service.base.fields import Integer
 from datalens_service.data.dataset import Schema
-from datalens_service.data.sandbox import encoder
-from datalens_service.data.sandbox.encode import MOST_FEATURES
-from datalens_service.errors import InvalidInput, InvalidSpec, WorkerUnavailable
+from datalens_service.data.intake.sandbox import encoder
+from datalens_service.data.intake.sandbox.encode import MOST_FEATURES
 from datalens_service.models.encoders.base import Encoder
 from datalens_service.models.public_source import PublicEncoder
-from datalens_service.strict import Integer
 
 if TYPE_CHECKING:
     from datalens_service.models.encoders.network import OnnxNetwork

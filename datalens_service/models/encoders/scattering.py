@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from pydantic import Field
 
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InvalidSpec
 from datalens_service.models.encoders.base import Encoder
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InvalidSpec
 from datalens_service.models.exact_products import ExactMatrix
 
 _COLOURS: Final = 3

@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from datalens_service.base.errors import InvalidInput
 from datalens_service.data.dataset import Images, Labels, Schema
-from datalens_service.errors import InvalidInput
 from datalens_service.models.generators import pool
 from datalens_service.models.generators.gaussian import gaussian, mixture
 from datalens_service.models.released import ReleasedFile, load_model, save_model
@@ -51,8 +51,8 @@ KINDS: dict[str, Draw] = {
     "network": _deferred("networks"),
     "guided": _deferred("gaussian.guided"),
     "labelled": _deferred("gaussian.labelled"),
-    "shapes": _deferred("outlines.shapes"),
-    "rejection": _deferred("outlines.rejection"),
+    "shapes": _deferred("level_sets.shapes"),
+    "rejection": _deferred("level_sets.rejection"),
     "diffusion": _deferred("denoiser.diffusion"),
 }
 

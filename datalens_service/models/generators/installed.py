@@ -12,10 +12,10 @@ from typing import Protocol
 
 import numpy as np
 
+from datalens_service.base.errors import InvalidSpec, WorkerUnavailable
+from datalens_service.base.plugins import GENERATORS, find_origin, load_plugin
 from datalens_service.data.dataset import Images, Schema
-from datalens_service.errors import InvalidSpec, WorkerUnavailable
 from datalens_service.models.public_source import PublicGenerator
-from datalens_service.plugins import GENERATORS, find_origin, load_plugin
 
 
 class ImageGenerator(Protocol):

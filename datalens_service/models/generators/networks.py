@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from datalens_service.base.errors import InvalidInput
 from datalens_service.data.dataset import Labels, Schema
-from datalens_service.errors import InvalidInput
 from datalens_service.models.generators.dct import dct_basis
 
 Tensors = dict[str, NDArray[np.float32]]

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, device
 
-from datalens_service.errors import InvalidSpec
+from datalens_service.base.errors import InvalidSpec
 
 
 class TeacherBackend(ABC):

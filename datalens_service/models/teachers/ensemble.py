@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from datalens_service.base.errors import CheckpointMismatch, InvalidSpec
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import CheckpointMismatch, InvalidSpec
 from datalens_service.models.adam import AdamState, adam_step
 from datalens_service.models.teachers.base import TeacherBackend, reduced_precision_products
 from datalens_service.models.teachers.base import block_bytes as usual_block_bytes

@@ -18,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from datalens_service.base.errors import CheckpointMismatch
 from datalens_service.data.shard_batches import ShardBatch
-from datalens_service.errors import CheckpointMismatch
 from datalens_service.models.teachers.base import TeacherBackend, reduced_precision_products
 from datalens_service.models.teachers.base import block_bytes as usual_block_bytes
 from datalens_service.models.teachers.partitions import TeacherPartition, local_blocks, partition_teachers

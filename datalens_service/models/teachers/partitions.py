@@ -7,7 +7,7 @@ partition and ranks keep whole partitions, so that every product and every draw 
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
-from datalens_service.errors import InvalidSpec
+from datalens_service.base.errors import InvalidSpec
 
 TeacherPartition: TypeAlias = range
 """Numbers of consecutive teachers."""

@@ -16,7 +16,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from datalens_service.errors import InvalidSpec
+from datalens_service.base.errors import InvalidSpec
 
 MEMORY_GIB: Final = 8.0
 """Weights and optimiser states that may stay in memory, by default."""

@@ -16,16 +16,16 @@ from datetime import UTC, datetime
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import to_second
-from datalens_service.copies import copied
-from datalens_service.errors import LedgerCorrupt
+from datalens_service.base.clock import to_second
+from datalens_service.base.copies import copied
+from datalens_service.base.errors import LedgerCorrupt
 from datalens_service.proof.hash_chain import GENESIS
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.paging import check_limit
 from datalens_service.store.rows import get_or_refuse
-from datalens_service.store.service_tables import AuditEntryRow, TenantRow
-from datalens_service.store.tables import ApiKeyRow
+from datalens_service.store.schema.service_tables import AuditEntryRow, TenantRow
+from datalens_service.store.schema.tables import ApiKeyRow
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class AuditEntry:
 
     Attributes:
         seq: Number within it, from 1, without gaps.
-        actor: Id of the API key, or `local` for commands on the machine itself.
+        actor: Id of the API key, or "local" for commands on the machine itself.
         object_id: Id of the object that was changed or created, if it has one.
         detail: The reason that was given, or what was made of the object; may be empty.
         hash: Hash of everything else.

@@ -17,14 +17,14 @@ from itsdangerous import BadSignature
 from sqlalchemy import delete, update
 from sqlalchemy.orm import Session
 
-from datalens_service.errors import StoreUnavailable, Unauthorized
+from datalens_service.base.errors import StoreUnavailable, Unauthorized
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.installation import Purpose, create_signer
-from datalens_service.store.service_tables import BrowserSessionRow
-from datalens_service.store.tables import ApiKeyRow
+from datalens_service.store.schema.service_tables import BrowserSessionRow
+from datalens_service.store.schema.tables import ApiKeyRow
 
 LIFETIME_SECONDS: Final = 12 * 3600
 UNUSED_SECONDS: Final = 3600

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from sqlalchemy.orm import Session
 
-from datalens_service.errors import Forbidden
+from datalens_service.base.errors import Forbidden
 from datalens_service.store.access import browser_sessions
 from datalens_service.store.access.browser_sessions import LIFETIME_SECONDS, BrowserSession
 from datalens_service.store.access.keys import SINGLE_SIGN_ON_PREFIX, ApiKey
@@ -19,8 +19,8 @@ from datalens_service.store.access.roles import Role, Scope, checked_scopes
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.rows import get_or_refuse
-from datalens_service.store.service_tables import TenantRow
-from datalens_service.store.tables import ApiKeyRow
+from datalens_service.store.schema.service_tables import TenantRow
+from datalens_service.store.schema.tables import ApiKeyRow
 
 _PREFIX_DIGITS = 12
 _ID_DIGITS = 32

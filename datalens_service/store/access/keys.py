@@ -21,14 +21,14 @@ from uuid import uuid4
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, exists, select
 from sqlalchemy.orm import Session
 
-from datalens_service.copies import copied
-from datalens_service.errors import InvalidInput, StateConflict, Unauthorized
+from datalens_service.base.copies import copied
+from datalens_service.base.errors import InvalidInput, StateConflict, Unauthorized
 from datalens_service.store.access.roles import Role, Scope, checked_scopes
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.rows import copy_row, get_or_refuse
-from datalens_service.store.service_tables import BrowserSessionRow, TenantRow
-from datalens_service.store.tables import DEFAULT_TENANT, PRESENT, ApiKeyRow
+from datalens_service.store.schema.service_tables import BrowserSessionRow, TenantRow
+from datalens_service.store.schema.tables import DEFAULT_TENANT, PRESENT, ApiKeyRow
 
 SINGLE_SIGN_ON_PREFIX: Final = "sso:"
 """Prefix in rows of people who sign in elsewhere; no key contains a colon, so no key matches such a row."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
-from datalens_service.errors import InvalidInput
+from datalens_service.base.errors import InvalidInput
 
 
 class Scope(StrEnum):

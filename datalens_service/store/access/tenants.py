@@ -15,12 +15,12 @@ from uuid import uuid4
 from sqlalchemy import BindParameter, Connection, Select, bindparam, select
 from sqlalchemy.exc import IntegrityError
 
-from datalens_service.errors import NotFound, StateConflict
+from datalens_service.base.errors import NotFound, StateConflict
 from datalens_service.proof.hash_chain import GENESIS
 from datalens_service.store.database import Database
 from datalens_service.store.rows import copy_row
-from datalens_service.store.service_tables import DeliveryRow, ReleasedModelRow, TenantRow, WebhookRow
-from datalens_service.store.tables import ApiKeyRow, DatasetRow, IntakeRow, JobRow, UploadRow
+from datalens_service.store.schema.service_tables import DeliveryRow, ReleasedModelRow, TenantRow, WebhookRow
+from datalens_service.store.schema.tables import ApiKeyRow, DatasetRow, IntakeRow, JobRow, UploadRow
 
 _IDENTIFIER: Final[BindParameter[str]] = bindparam("identifier")
 

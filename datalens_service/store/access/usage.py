@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 from sqlalchemy import func, select
 
-from datalens_service.disclosure import Public
-from datalens_service.store import job_totals
+from datalens_service.base.audience import Public
 from datalens_service.store.access.keys import is_usable
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
-from datalens_service.store.service_tables import CLASSIFIER, GENERATOR, ReleasedModelRow
-from datalens_service.store.tables import ApiKeyRow, DatasetRow
+from datalens_service.store.schema import job_totals
+from datalens_service.store.schema.service_tables import CLASSIFIER, GENERATOR, ReleasedModelRow
+from datalens_service.store.schema.tables import ApiKeyRow, DatasetRow
 
 
 @dataclass(frozen=True)

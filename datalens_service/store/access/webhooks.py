@@ -2,7 +2,7 @@
 
 A message is written in the transaction of the event that it tells of, so none is lost and none tells of what did not
 happen. It is thin: a type, an instant and ids; whoever gets it reads the rest with a key.
-`gateways/webhook_sender.py` sends.
+`adapters/webhook_sender.py` sends.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from uuid import uuid4
 from sqlalchemy import ColumnElement, exists, or_, select, update
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import to_second
-from datalens_service.disclosure import Public, public_fields
-from datalens_service.errors import NotFound
+from datalens_service.base.audience import Public, public_fields
+from datalens_service.base.clock import to_second
+from datalens_service.base.errors import NotFound
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_clock, read_database_clock
 from datalens_service.store.paging import Page, list_page
 from datalens_service.store.rows import copy_row, get_or_refuse
-from datalens_service.store.service_tables import DeliveryRow, WebhookRow
-from datalens_service.store.tables import JobRow
+from datalens_service.store.schema.service_tables import DeliveryRow, WebhookRow
+from datalens_service.store.schema.tables import JobRow
 
 TEST_EVENT: Final = "webhook.test"
 BACK_OFF_SECONDS: Final = (5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400)

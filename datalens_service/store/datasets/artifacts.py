@@ -21,16 +21,16 @@ from typing import Any, BinaryIO, Literal
 
 from sqlalchemy import bindparam, delete, select
 
-from datalens_service.clock import to_minute
-from datalens_service.copies import copied
-from datalens_service.errors import InvalidInput, NotFound, StoreUnavailable
+from datalens_service.base.clock import to_minute
+from datalens_service.base.copies import copied
+from datalens_service.base.errors import InvalidInput, NotFound, StoreUnavailable
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.datasets.files import Files, LocalFiles, files_at
 from datalens_service.store.disk import unavailable
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger import ledger
-from datalens_service.store.tables import ArtifactRow, JobRow
+from datalens_service.store.schema.tables import ArtifactRow, JobRow
 
 Audience = Literal["anyone", "owner"]
 

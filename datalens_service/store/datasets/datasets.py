@@ -25,11 +25,11 @@ from uuid import uuid4
 from sqlalchemy import exists, select, update
 from sqlalchemy.orm import Session
 
+from datalens_service.base.errors import InvalidDataset, InvalidSpec, StateConflict
+from datalens_service.base.parsing import decimal_text
 from datalens_service.data.dataset import Images, Schema, UnitIds
+from datalens_service.data.intake.schema_inference import constant_rows
 from datalens_service.data.notices import NoticeCode, Notices
-from datalens_service.data.schema_inference import constant_rows
-from datalens_service.errors import InvalidDataset, InvalidSpec, StateConflict
-from datalens_service.notation import decimal_text
 from datalens_service.privacy.accounting import check_delta, default_delta
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
@@ -45,7 +45,7 @@ from datalens_service.store.ledger import ledger
 from datalens_service.store.ledger.recovery import check_log_before_upload
 from datalens_service.store.paging import Page, list_page
 from datalens_service.store.rows import copy_row
-from datalens_service.store.tables import DEFAULT_TENANT, AccountRow, DatasetRow, JobRow, PrivacyAuditRow
+from datalens_service.store.schema.tables import DEFAULT_TENANT, AccountRow, DatasetRow, JobRow, PrivacyAuditRow
 from datalens_service.store.unopened_uploads import absence
 
 _KEY_BYTES = 32

@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from datalens_service.data.stored_dataset import sync_folder
-from datalens_service.errors import FileDamaged, NotFound, StoreUnavailable
+from datalens_service.base.errors import FileDamaged, NotFound, StoreUnavailable
+from datalens_service.data.intake.stored_dataset import sync_folder
 from datalens_service.store.disk import translated
 
 _KEPT_COPIES = 64
@@ -158,7 +158,7 @@ def was_altered(error: Exception) -> bool:
 
 
 def _altered() -> FileDamaged:
-    return FileDamaged("The artifact store holds other bytes than were put there; restore the object.")
+    return FileDamaged("A file in the artifact store was altered; restore the object.")
 
 
 @contextmanager

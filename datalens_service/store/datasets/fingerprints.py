@@ -19,7 +19,7 @@ from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
 from datalens_service.data.dataset import Images, UnitIds
-from datalens_service.store.tables import DEFAULT_TENANT, RecordFingerprintRow
+from datalens_service.store.schema.tables import DEFAULT_TENANT, RecordFingerprintRow
 
 _LENGTH = 16
 _BATCH = 1000

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from datalens_service.errors import FileDamaged
+from datalens_service.base.errors import FileDamaged
 
 KEY_BYTES: Final = 32
 CHUNK_BYTES: Final = 2**20
@@ -81,6 +81,4 @@ def _opened(cipher: AESGCM, nonce: bytes, chunk: bytes) -> bytes:
 
 def altered_records() -> FileDamaged:
     """Return the error to raise where the store holds other bytes."""
-    return FileDamaged(
-        "The object store holds other bytes than were put there, or the key is another; restore the object or the key."
-    )
+    return FileDamaged("A file in the object store was altered, or the key is wrong; restore the object or the key.")

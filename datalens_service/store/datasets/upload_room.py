@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from datalens_service.errors import InsufficientStorage
+from datalens_service.base.errors import InsufficientStorage
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import upload_sessions
 from datalens_service.store.datasets.upload_sessions import partial_files

@@ -10,11 +10,11 @@ from uuid import uuid4
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from datalens_service.errors import NotFound, StateConflict
+from datalens_service.base.errors import NotFound, StateConflict
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.rows import copy_row
-from datalens_service.store.tables import UploadRow
+from datalens_service.store.schema.tables import UploadRow
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
-from datalens_service.copies import copied
-from datalens_service.errors import StateConflict
-from datalens_service.notation import Stated
+from datalens_service.base.copies import copied
+from datalens_service.base.errors import StateConflict
+from datalens_service.base.parsing import Stated
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_clock, read_database_clock
@@ -32,7 +32,7 @@ from datalens_service.store.datasets import datasets, upload_sessions
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.ledger.account_summary import summarize_account
 from datalens_service.store.rows import copy_row, get_or_refuse
-from datalens_service.store.tables import DatasetRow, IntakeRow, LedgerEntryRow
+from datalens_service.store.schema.tables import DatasetRow, IntakeRow, LedgerEntryRow
 
 
 @dataclass(frozen=True)
@@ -186,12 +186,12 @@ class Joined(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     known_records: int | None = Field(
-        description="Different records of the upload that were known; null for some uploads of earlier versions."
+        description="Number of records of the upload that were known; null for some uploads of earlier versions."
     )
     dataset_ids: tuple[str, ...] = Field(description="Data sets that share the account, the first one first.")
     epsilon: Stated = Field(description="Lifetime limit of the account.")
     delta: Stated
-    epsilon_spent: Stated = Field(description="By jobs on all its data sets, rounded up.")
+    epsilon_spent: Stated = Field(description="Spent by jobs on all its data sets, rounded up.")
     epsilon_remaining: Stated = Field(description="Largest ε a new job may name, rounded down.")
 
 

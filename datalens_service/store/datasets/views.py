@@ -14,12 +14,12 @@ from datetime import datetime
 from sqlalchemy import Select, Text, cast, or_, select, union_all
 from sqlalchemy.orm import Session
 
-from datalens_service.errors import NotFound
+from datalens_service.base.errors import NotFound
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
 from datalens_service.store.datasets.validations import Validation
 from datalens_service.store.paging import Page, after, build_cursor, check_limit
-from datalens_service.store.tables import ApiKeyRow, DatasetRow, IntakeRow
+from datalens_service.store.schema.tables import ApiKeyRow, DatasetRow, IntakeRow
 
 _UNREGISTERED = (DatasetState.VALIDATING, DatasetState.REVIEW, DatasetState.INVALID)
 """An upload becomes ready in the transaction that registers it, and ready or deleted is all that it is from then on."""

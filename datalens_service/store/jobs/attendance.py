@@ -17,8 +17,8 @@ from sqlalchemy.orm import Session
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.jobs.jobs import JobState
-from datalens_service.store.service_tables import WorkerRow
-from datalens_service.store.tables import JobRow
+from datalens_service.store.schema.service_tables import WorkerRow
+from datalens_service.store.schema.tables import JobRow
 
 REPORT_SECONDS: Final = 5.0
 """Seconds between two notes of a worker that it is alive."""

@@ -14,7 +14,7 @@ from sqlalchemy import or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from datalens_service.errors import NotFound, StateConflict
+from datalens_service.base.errors import NotFound, StateConflict
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.jobs.idempotency import earlier_job, key_conflict, request_fingerprint, scoped
@@ -22,7 +22,7 @@ from datalens_service.store.jobs.jobs import DEFAULT_MAX_ATTEMPTS, Job, JobState
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger import ledger
 from datalens_service.store.paging import Page, list_page
-from datalens_service.store.tables import DatasetRow, JobRow, PrivacyAuditRow
+from datalens_service.store.schema.tables import DatasetRow, JobRow, PrivacyAuditRow
 
 _PICTURE: Final = "picture"
 

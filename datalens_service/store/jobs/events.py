@@ -14,16 +14,16 @@ from typing import cast
 from sqlalchemy import Row, Table, insert, or_, select
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import to_minute, to_second
-from datalens_service.copies import copied
-from datalens_service.disclosure import Public, public_part
-from datalens_service.phases import Phase
+from datalens_service.base.audience import Public, public_part
+from datalens_service.base.clock import to_minute, to_second
+from datalens_service.base.copies import copied
+from datalens_service.base.progress import Phase
 from datalens_service.store.access import webhooks
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.paging import MAXIMUM_LIMIT, check_limit
-from datalens_service.store.service_tables import JobEventRow
-from datalens_service.store.tables import JobRow
+from datalens_service.store.schema.service_tables import JobEventRow
+from datalens_service.store.schema.tables import JobRow
 
 _ADD_EVENT = insert(cast(Table, JobEventRow.__table__))
 

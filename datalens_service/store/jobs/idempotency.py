@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from datalens_service.errors import StateConflict
-from datalens_service.store.tables import DEFAULT_TENANT, JobRow
+from datalens_service.base.errors import StateConflict
+from datalens_service.store.schema.tables import DEFAULT_TENANT, JobRow
 
 
 def request_fingerprint(dataset_id: str, spec: dict[str, Any]) -> str:

@@ -6,9 +6,9 @@ from datetime import MAXYEAR, datetime, timedelta
 
 from sqlalchemy import Select, Text, cast, or_
 
-from datalens_service.clock import to_second
+from datalens_service.base.clock import to_second
 from datalens_service.methods.voting.rivals import list_stored_names
-from datalens_service.store.tables import JobRow
+from datalens_service.store.schema.tables import JobRow
 
 
 @dataclass(frozen=True)

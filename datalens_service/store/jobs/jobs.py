@@ -36,8 +36,8 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import to_second
-from datalens_service.errors import StateConflict
+from datalens_service.base.clock import to_second
+from datalens_service.base.errors import StateConflict
 from datalens_service.methods import Plan
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
@@ -49,7 +49,7 @@ from datalens_service.store.ledger import ledger, released_states
 from datalens_service.store.ledger.recovery import check_log, in_step_with_log
 from datalens_service.store.paging import Page, list_page
 from datalens_service.store.rows import copy_row, get_or_refuse
-from datalens_service.store.tables import DEFAULT_PRIORITY, AccountRow, DatasetRow, JobRow
+from datalens_service.store.schema.tables import DEFAULT_PRIORITY, AccountRow, DatasetRow, JobRow
 
 DEFAULT_MAX_ATTEMPTS = 3
 _ALL = JobFilter()

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple, Self
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from datalens_service.errors import InvalidInput
-from datalens_service.phases import Phase
+from datalens_service.base.errors import InvalidInput
+from datalens_service.base.progress import Phase
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.jobs import events, jobs
@@ -23,7 +23,7 @@ from datalens_service.store.jobs.events import EventType
 from datalens_service.store.jobs.jobs import Job, JobState, end
 from datalens_service.store.jobs.queue_order import select_waiting
 from datalens_service.store.ledger import ledger
-from datalens_service.store.tables import JobRow
+from datalens_service.store.schema.tables import JobRow
 
 WORKER_LOST = {
     "type": "worker-lost",

@@ -10,7 +10,7 @@ from datetime import timedelta
 from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
-from datalens_service.errors import StateConflict
+from datalens_service.base.errors import StateConflict
 from datalens_service.privacy.randomness import Integers
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
@@ -18,7 +18,7 @@ from datalens_service.store.jobs.jobs import Job, JobState, lock_dataset, new_ro
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger import aggregates, ledger
 from datalens_service.store.ledger.recovery import check_log, in_step_with_log
-from datalens_service.store.tables import AggregateRow, JobRow
+from datalens_service.store.schema.tables import AggregateRow, JobRow
 
 # A measurement releases one sum.
 _STEP = 0

@@ -13,7 +13,7 @@ from typing import TypeVar
 from sqlalchemy import ColumnElement, Select, Subquery, func, or_, select, true
 from sqlalchemy.orm import aliased
 
-from datalens_service.store.tables import JobRow
+from datalens_service.store.schema.tables import JobRow
 
 T = TypeVar("T")
 

@@ -14,12 +14,12 @@ from uuid import uuid4
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from datalens_service.errors import NotFound
+from datalens_service.base.errors import NotFound
 from datalens_service.store.database import Database
 from datalens_service.store.paging import Page, list_page
 from datalens_service.store.rows import copy_row
-from datalens_service.store.service_tables import CLASSIFIER, GENERATOR, ReleasedModelRow
-from datalens_service.store.tables import JobRow
+from datalens_service.store.schema.service_tables import CLASSIFIER, GENERATOR, ReleasedModelRow
+from datalens_service.store.schema.tables import JobRow
 
 __all__ = ["CLASSIFIER", "GENERATOR", "StoredModel"]
 

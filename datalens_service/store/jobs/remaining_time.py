@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-from datalens_service.phases import Phase
+from datalens_service.base.progress import Phase
 from datalens_service.store.jobs.jobs import Job
 
 _SLOWEST, _FASTEST = 30.0, 0.1

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
-from datalens_service.errors import InsufficientStorage, StoreUnavailable
+from datalens_service.base.errors import InsufficientStorage, StoreUnavailable
 from datalens_service.privacy.partitioned_passes import Block
 from datalens_service.privacy.randomness import Integers
 from datalens_service.proof.hash_chain import Entry
 from datalens_service.store.charge_log import LogLine
 from datalens_service.store.database import Database
 from datalens_service.store.ledger import aggregates, blocks, ledger, recovery, released_states
-from datalens_service.store.tables import AccountRow
+from datalens_service.store.schema.tables import AccountRow
 
 _STORE_SECONDS: Final = 300.0
 """Longest wait with a sum that was drawn: longer than a change of a table, a restart or a failover takes."""

@@ -10,13 +10,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from datalens_service.copies import copied
-from datalens_service.errors import BudgetExceeded
-from datalens_service.notation import PrivacyParameter, Stated
+from datalens_service.base.copies import copied
+from datalens_service.base.errors import BudgetExceeded
+from datalens_service.base.parsing import PrivacyParameter, Stated
 from datalens_service.privacy import accounting
 from datalens_service.privacy.accounting import Charge
 from datalens_service.proof.hash_chain import Entry, EntryKind
-from datalens_service.store.tables import AccountRow, DatasetRow, LedgerEntryRow
+from datalens_service.store.schema.tables import AccountRow, DatasetRow, LedgerEntryRow
 from datalens_service.store.unopened_uploads import absence
 
 

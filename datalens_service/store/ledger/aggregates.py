@@ -12,11 +12,11 @@ import numpy as np
 from sqlalchemy import Exists, exists, func, select
 from sqlalchemy.orm import Session
 
-from datalens_service.errors import InvalidInput, LedgerCorrupt, StateConflict
+from datalens_service.base.errors import InvalidInput, LedgerCorrupt, StateConflict
 from datalens_service.privacy.randomness import Integers
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.ledger import ledger
-from datalens_service.store.tables import AggregateRow, LedgerEntryRow, ReleasedStateRow
+from datalens_service.store.schema.tables import AggregateRow, LedgerEntryRow, ReleasedStateRow
 
 _PLAIN = "npy"
 _COMPRESSED = "npy+zlib"

@@ -7,12 +7,12 @@ number of draws is counted there, also of those that a crash lost, and no more a
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from datalens_service.errors import BudgetExceeded
+from datalens_service.base.errors import BudgetExceeded
 from datalens_service.privacy.accounting import Charge
 from datalens_service.privacy.partitioned_passes import Block
 from datalens_service.proof.hash_chain import SPENDS, Entry
 from datalens_service.store.ledger import ledger
-from datalens_service.store.tables import LedgerEntryRow
+from datalens_service.store.schema.tables import LedgerEntryRow
 
 
 def charge_draw(session: Session, job_id: str, lease_token: int, step: int, label: str, block: Block) -> Entry:
@@ -25,9 +25,11 @@ def charge_draw(session: Session, job_id: str, lease_token: int, step: int, labe
         StateConflict: The step is stored already.
     """
     account, job = ledger.lock_for_charge(session, job_id, lease_token, step)
+    # Counted in the journal, which also has the draws that a crash lost.
     drawn = count_draws(session, job_id, label)
     if drawn >= block.draws:
         raise BudgetExceeded(f"All {block.draws:,} draws of the job are made; it has to end before this step.")
+    # The first draw pays for all of them: sampled batches have no price of their own.
     cost = Charge(0) if drawn else block.charge()
     if cost.units > job.reserved_units or cost.slack > ledger.reserved_slack(session, job_id):
         raise BudgetExceeded("The job's reservation does not cover its draws.")

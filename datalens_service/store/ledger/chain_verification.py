@@ -3,10 +3,10 @@
 from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
-from datalens_service.errors import LedgerCorrupt
+from datalens_service.base.errors import LedgerCorrupt
 from datalens_service.proof.hash_chain import Balance, EntryKind, broken, budget_label, follow
 from datalens_service.store.ledger.account_summary import journal, read_account
-from datalens_service.store.tables import AccountRow, AggregateRow, JobRow, LedgerEntryRow, ReservationRow
+from datalens_service.store.schema.tables import AccountRow, AggregateRow, JobRow, LedgerEntryRow, ReservationRow
 
 
 def verify_chain(session: Session, dataset_id: str) -> Balance:

@@ -6,14 +6,14 @@ from dataclasses import replace
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from datalens_service.errors import BudgetExceeded, LedgerCorrupt
+from datalens_service.base.errors import BudgetExceeded, LedgerCorrupt
 from datalens_service.privacy.accounting import Charge, units_held_for_slack
 from datalens_service.proof.hash_chain import SPENDS, EntryKind
 from datalens_service.store.charge_log import LogLine, LogSlice
 from datalens_service.store.ledger import ledger
 from datalens_service.store.ledger.account_summary import summarize_row
 from datalens_service.store.ledger.chain_verification import verify_account
-from datalens_service.store.tables import LARGEST_UNITS, AccountRow, DatasetRow, JobRow, LedgerEntryRow
+from datalens_service.store.schema.tables import LARGEST_UNITS, AccountRow, DatasetRow, JobRow, LedgerEntryRow
 
 
 def examine(session: Session, account: AccountRow, portion: LogSlice) -> None:

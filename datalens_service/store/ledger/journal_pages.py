@@ -7,11 +7,11 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, func, literal_column, select
 from sqlalchemy.orm import Session
 
-from datalens_service.copies import copied
+from datalens_service.base.copies import copied
 from datalens_service.privacy.accounting import Charge
 from datalens_service.proof.hash_chain import SPENDS, Entry, EntryKind
 from datalens_service.store.ledger.account_summary import read_account
-from datalens_service.store.tables import AccountRow, LedgerEntryRow
+from datalens_service.store.schema.tables import AccountRow, LedgerEntryRow
 
 
 @dataclass(frozen=True)

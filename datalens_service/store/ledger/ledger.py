@@ -20,8 +20,8 @@ from uuid import uuid4
 from sqlalchemy import Table, insert, select
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import to_minute
-from datalens_service.errors import (
+from datalens_service.base.clock import to_minute
+from datalens_service.base.errors import (
     BudgetExceeded,
     InvalidInput,
     InvalidSpec,
@@ -30,14 +30,14 @@ from datalens_service.errors import (
     StaleLease,
     StateConflict,
 )
-from datalens_service.notation import decimal_text
+from datalens_service.base.parsing import decimal_text
 from datalens_service.privacy import accounting
 from datalens_service.privacy.accounting import Charge
 from datalens_service.privacy.budget_advice import advise
 from datalens_service.proof.hash_chain import GENESIS, SPENDS, Entry, EntryKind, budget_label
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.ledger.account_summary import AccountSummary, summarize_row
-from datalens_service.store.tables import (
+from datalens_service.store.schema.tables import (
     LARGEST_UNITS,
     AccountRow,
     AggregateRow,
@@ -98,6 +98,7 @@ def raise_limit(session: Session, account: AccountRow, dataset_id: str, epsilon:
         InvalidSpec: More than a BIGINT.
         LedgerCorrupt: The account is frozen, and not for lack of room.
     """
+    # A raise is the remedy where charges have no room; any other fault has to be cleared up first.
     if account.frozen_reason != NO_ROOM:
         _check_not_frozen(account)
     units = accounting.limit_units(epsilon, account.delta)
@@ -132,6 +133,7 @@ def reserve(session: Session, account: AccountRow, job: JobRow, units: int, slac
     units = _positive(units)
     _check_not_frozen(account)
     statement = summarize_row(account)
+    # Checked under the lock of the account, so that two jobs cannot both take the last of it.
     if not statement.covers(Charge(units, slack)):
         raise _exceeded(statement, units, slack)
     account.reserved_units += units
@@ -172,6 +174,7 @@ def charge(session: Session, job_id: str, lease_token: int, step: int, label: st
     """
     units = _positive(units)
     account, job = lock_for_charge(session, job_id, lease_token, step)
+    # A step that is charged again pays its units twice, since it may have been drawn, but its slack once.
     slack = 0 if slack and _has_charged_slack(session, job_id, step) else slack
     if units > job.reserved_units or (slack and slack > reserved_slack(session, job_id)):
         raise BudgetExceeded(f"The job's reservation does not cover step {step}; it has to end before this step.")
@@ -234,6 +237,7 @@ def settle(session: Session, job_id: str) -> int:
     """Return what the job reserved and did not spend, in units; its charges stay. A second call changes nothing."""
     account, job = lock(session, job_id)
     reservation = job.reservation
+    # Both the worker and whoever finds it dead may settle a job: the second does nothing.
     if reservation.settled:
         return 0
     remainder, slack = reservation.reserved_units, reserved_slack(session, job_id)
@@ -253,6 +257,7 @@ def reserved_slack(session: Session, job_id: str) -> int:
     )
     reserved = 0
     for kind, slack in session.execute(query.order_by(LedgerEntryRow.seq)):
+        # A recovered charge may spend more slack than was set aside; what is left is never below 0.
         reserved += slack if kind == EntryKind.RESERVE else -min(slack, reserved)
     return reserved
 
@@ -291,6 +296,7 @@ def lock(session: Session, job_id: str) -> tuple[AccountRow, JobRow]:
     Raises:
         NotFound: No such job.
     """
+    # Read without a lock: the account of a job never changes, and it has to be locked before the job.
     account_id = session.scalar(select(JobRow.account_id).where(JobRow.id == job_id))
     if account_id is None:
         raise NotFound("There is no such job.")
@@ -352,6 +358,7 @@ def append(
         recovers=recovers,
         previous_hash=account.head_hash,
     )
+    # The row goes first: if the numbers of the account break a constraint, no entry is written.
     account.head_seq, account.head_hash = entry.seq, entry.hash
     session.flush()
     # Not as an object of the session, which would watch it for changes: an entry never changes.

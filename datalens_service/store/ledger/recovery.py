@@ -20,13 +20,13 @@ from typing import TypeVar
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from datalens_service.errors import LedgerCorrupt, StoreUnavailable
+from datalens_service.base.errors import LedgerCorrupt, StoreUnavailable
 from datalens_service.proof.hash_chain import SPENDS, Entry
 from datalens_service.store.charge_log import ChargeLog, LogIndex, LogLine, LogMismatch, LogSlice
 from datalens_service.store.database import Database
 from datalens_service.store.ledger import ledger
 from datalens_service.store.ledger.examination import check_all_known, examine, known_hashes
-from datalens_service.store.tables import AccountRow, InstallationRow, LedgerEntryRow
+from datalens_service.store.schema.tables import AccountRow, InstallationRow, LedgerEntryRow
 
 T = TypeVar("T")
 

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from datalens_service.errors import LedgerCorrupt, StateConflict
+from datalens_service.base.errors import LedgerCorrupt, StateConflict
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.ledger import ledger
-from datalens_service.store.tables import AggregateRow, ReleasedIteratesRow, ReleasedStateRow
+from datalens_service.store.schema.tables import AggregateRow, ReleasedIteratesRow, ReleasedStateRow
 
 State = dict[str, NDArray[Any]]
 

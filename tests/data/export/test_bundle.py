@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from datalens_service.base.parsing import decimal_text
+from datalens_service.base.signatures import SigningKey, signer
 from datalens_service.data import read_upload
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS, WrittenImages
 from datalens_service.data.export.licence import LICENCES, licence_text
 from datalens_service.data.export.pages import DrawnImages
 from datalens_service.data.export.release_archive import write_bundle
-from datalens_service.notation import decimal_text
-from datalens_service.signatures import SigningKey, signer
 from example_proof import EXAMPLE_PROOF
 
 from ..builders import random_images

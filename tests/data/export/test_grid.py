@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from datalens_service.base.errors import InvalidInput
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export import sample_grid
 from datalens_service.data.export.png import encode_png
-from datalens_service.errors import InvalidInput
 
 from ..builders import random_images
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import Field
 
+from datalens_service.base.fields import Frozen, Integer
 from datalens_service.data.dataset import Schema
-from datalens_service.strict import Frozen, Integer
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from pydantic import Field
 
+from datalens_service.base.fields import Integer, Number
 from datalens_service.data.dataset import Schema
 from datalens_service.methods.voting.teachers.base import Setting, TeacherParameters
-from datalens_service.strict import Integer, Number
 
 if TYPE_CHECKING:
     from datalens_service.mechanisms.private_shards import Shards

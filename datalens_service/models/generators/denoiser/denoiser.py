@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from datalens_service.base.progress import Tell, be_silent
 from datalens_service.data.dataset import Images, Labels
 from datalens_service.models.generators.denoiser.denoiser_shape import BATCH, EMBEDDING, FREQUENCIES, DenoiserShape
-from datalens_service.phases import Tell, be_silent
 
 PIXEL_STDDEV: Final = 0.5
 """Assumed standard deviation of pixels in [−1, 1]; public. Standard deviations of noise are in the same units."""

@@ -12,15 +12,15 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
+from datalens_service.base.errors import InvalidInput
 from datalens_service.data.dataset import Images, Labels, Schema
-from datalens_service.errors import InvalidInput
-from datalens_service.models.classifier import LastLayerClassifier
 from datalens_service.models.classifiers.classifier import Classifier
+from datalens_service.models.classifiers.last_layer import LastLayerClassifier
 from datalens_service.models.generators import pool
 from datalens_service.models.generators.denoiser.denoiser import Denoiser, follow_path, noise_schedule
 from datalens_service.models.generators.denoiser.denoiser_shape import DEFAULT_GRID, DenoiserShape
 from datalens_service.models.generators.gaussian import gaussian, guided, labelled, mixture
-from datalens_service.models.generators.outlines import rejection
+from datalens_service.models.generators.level_sets import rejection
 from datalens_service.models.generators.requests import fill_requests
 from datalens_service.models.released import join_parts, select_part
 

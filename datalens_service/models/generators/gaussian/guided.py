@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Labels, Schema
-from datalens_service.models.classifier import LastLayerClassifier
+from datalens_service.models.classifiers.last_layer import LastLayerClassifier
 from datalens_service.models.generators.augmentation import augment_affine, augment_texture, random_affine_maps
 from datalens_service.models.generators.gaussian import gaussian, mixture
 from datalens_service.models.generators.requests import fill_requests

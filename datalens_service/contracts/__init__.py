@@ -1,0 +1,1 @@
+"""Checks of methods, extractors and generators of other packages, on made-up records and images."""

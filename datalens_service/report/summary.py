@@ -1,0 +1,40 @@
+"""The meaning of a report, in sentences for somebody who has never heard of ε."""
+
+from collections.abc import Sequence
+from decimal import ROUND_CEILING, Decimal
+
+from datalens_service.data.export.pages import tell_accuracy
+from datalens_service.evaluation.measures import Measure
+from datalens_service.report.privacy_statement import PrivacyStatement
+from datalens_service.report.result_wording import choose_wording
+
+
+def summary(
+    method: str, privacy: PrivacyStatement, result: str = "generator", about_method: Sequence[str] = ()
+) -> list[str]:
+    """Summarize what was made and why, and what is promised; public.
+
+    Args:
+        about_method: Sentences on the looks of images, and on how much of each is learned.
+    """
+    wording = choose_wording(result)
+    headline, unit = privacy.headline, privacy.unit
+    return [
+        f"{wording.made} from the private images of {privacy.num_units:,} {unit}s "
+        f"by the method “{method}” and under differential privacy.",
+        *filter(None, about_method),
+        f"In other words: somebody studies {wording.studied} and has to tell whether one given {unit} took "
+        f"part, both being equally likely before. Whatever else they know, they are right in at most "
+        f"{right_guesses(headline.membership_advantage)} of 100 cases. A coin is right in 50.",
+        f"{privacy.guarantee()} {privacy.tier_meaning}",
+    ]
+
+
+def usefulness(measures: Sequence[Measure], images: str = "synthetic") -> list[str]:
+    """Summarize the figures that anybody may see; the verdict explains to the owner what they mean."""
+    return [tell_accuracy({measure.name: measure.value for measure in measures}, images)]
+
+
+def right_guesses(advantage: float) -> str:
+    """Return right guesses out of 100 at a membership advantage, prior one half, rounded up to two digits."""
+    return f"{(50 + 50 * Decimal(repr(advantage))).quantize(Decimal('0.01'), ROUND_CEILING).normalize():f}"

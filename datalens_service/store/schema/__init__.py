@@ -1,0 +1,1 @@
+"""The tables of the database, and a new database made of them."""

@@ -1,0 +1,87 @@
+"""Synthetic images as a file: drawn from a released generator, or taken from what a job has drawn already.
+
+Both are post-processing: free, however often. Drawing may need torch, and many images take time, so the API
+does it in a process of its own:
+
+    python -m datalens_service.subprocesses.sampling GENERATOR CARD N CLASSES FORMAT SEED OUT [PACKED]
+
+CLASSES are the labels to draw in turn, separated by commas; all of them if it is empty.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from datalens_service.base.errors import InvalidInput
+from datalens_service.data.dataset import Schema
+from datalens_service.data.export import WRITERS, Writer, WrittenImages
+from datalens_service.models.generators.generator import Generator
+from datalens_service.subprocesses.child_program import end_with, say_what_is_missing
+
+PACKED_IMAGES: Final = "synthetic.npz"
+"""File of a job with the images that it has drawn already."""
+
+
+def write_synthetic(
+    generator_path: Path,
+    card: dict[str, Any],
+    n: int,
+    format: str,
+    seed: int,
+    out_path: Path,
+    classes: Sequence[int] = (),
+) -> None:
+    """Draw images and write them; `classes` take turns, all of them if none is named.
+
+    Raises:
+        WorkerUnavailable: The generator needs torch, and it is not installed.
+        InvalidInput: n is below 1, or there is no such format.
+    """
+    writer = _find_writer(format)
+    generator = Generator.load(generator_path)
+    with say_what_is_missing("Drawing from this generator"):
+        wanted = np.resize(np.array(classes, dtype=np.int64), n) if classes else None
+        images, labels = generator.sample(n, labels=wanted, seed=seed)
+    soft = generator.soft_labels(n, labels=wanted, seed=seed)
+    writer.write(out_path, WrittenImages(images, labels, generator.schema, card, soft))
+
+
+def write_prefix(packed_path: Path, schema: Schema, card: dict[str, Any], n: int, format: str, out_path: Path) -> None:
+    """Write the first images of an NPZ that a job has packed."""
+    writer = _find_writer(format)
+    with np.load(packed_path, allow_pickle=False) as packed:
+        images, labels, soft = packed["train_images"], packed["train_labels"], packed.get("label_probabilities")
+    if not 1 <= n <= len(labels):
+        raise InvalidInput(f"⟦download.synthetic_images⟧ must lie between 1 and {len(labels)}.")
+    shape = (-1, schema.height, schema.width, schema.channels)
+    classes = labels[:n].astype(np.int64).reshape(-1)
+    soft = None if soft is None else soft[:n]
+    writer.write(out_path, WrittenImages(images[:n].reshape(shape), classes, schema, card, soft))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Draw or take images as the command line says, and return the exit status of `child_program`."""
+    return end_with(_write, arguments)
+
+
+def _write(generator: str, card: str, n: str, classes: str, format: str, seed: str, out: str, packed: str = "") -> None:
+    stated = json.loads(Path(card).read_text())
+    if packed:
+        write_prefix(Path(packed), Generator.load(Path(generator)).schema, stated, int(n), format, Path(out))
+    else:
+        labels = [int(label) for label in classes.split(",") if label]
+        write_synthetic(Path(generator), stated, int(n), format, int(seed), Path(out), labels)
+
+
+def _find_writer(format: str) -> Writer:
+    if format not in WRITERS:
+        raise InvalidInput(f"⟦download.format⟧ must be one of {', '.join(WRITERS)}.")
+    return WRITERS[format]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
