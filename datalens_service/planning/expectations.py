@@ -23,7 +23,6 @@ from datalens_service.base.errors import DatalensError, LowUtility
 from datalens_service.base.progress import Phase
 from datalens_service.base.wording import speak
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import DatalensError, LowUtility
 from datalens_service.evaluation.settings import MOST_ENCODED
 from datalens_service.methods import AnyMethod, LabelledPool
 from datalens_service.methods.expected_quality import FAIR_EVIDENCE, Looks, judge_looks

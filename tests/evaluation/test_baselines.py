@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from datalens_service.base.errors import InvalidSpec
 from datalens_service.data.dataset import Schema, Split
-from datalens_service.errors import InvalidSpec
 from datalens_service.evaluation.metrics import baselines
 from datalens_service.evaluation.metrics.baselines import (
     Averages,

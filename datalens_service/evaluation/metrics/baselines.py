@@ -15,12 +15,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from datalens_service.base.parsing import decimal_text
 from datalens_service.data.dataset import Images, Labels, Schema, Split
 from datalens_service.evaluation.metrics.context import Context
 from datalens_service.evaluation.metrics.discriminant import Floats, shrink
 from datalens_service.evaluation.metrics.metric import Metric
 from datalens_service.evaluation.metrics.outcome import Outcome, PublicFacts, Score
-from datalens_service.notation import decimal_text
 from datalens_service.privacy.accounting import mu_for_epsilon
 from datalens_service.privacy.randomness import TrainingRandomness
 

@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from datalens_service.base.errors import InvalidSpec, WorkerUnavailable
 from datalens_service.data.dataset import Images, Labels, Schema
-from datalens_service.errors import InvalidSpec, WorkerUnavailable
 from datalens_service.evaluation.metrics.downstream import Targets
 from datalens_service.evaluation.settings import MOST_ENCODED
 

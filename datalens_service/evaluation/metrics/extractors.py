@@ -22,7 +22,6 @@ from datalens_service.base.plugins import EXTRACTORS, find_origin, load_plugin
 from datalens_service.data.dataset import Images, Split
 from datalens_service.evaluation.metrics import downstream
 from datalens_service.evaluation.metrics.classifiers import LARGEST_SIDE, averaged
-from datalens_service.plugins import EXTRACTORS, find_origin, load_plugin
 
 Extract = Callable[[Images], NDArray[np.floating[Any]]]
 

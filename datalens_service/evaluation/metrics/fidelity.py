@@ -16,7 +16,6 @@ import numpy as np
 
 from datalens_service.base.errors import WorkerUnavailable
 from datalens_service.data.dataset import Images, Split
-from datalens_service.errors import WorkerUnavailable
 from datalens_service.evaluation.metrics.classifier_benchmark import STEPS_OF_A_TRAINING
 from datalens_service.evaluation.metrics.context import Context
 from datalens_service.evaluation.metrics.metric import Better, Metric

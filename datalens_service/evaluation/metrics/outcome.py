@@ -18,8 +18,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
+from datalens_service.base.audience import Public
+from datalens_service.base.fields import Frozen
 from datalens_service.data.dataset import Labels
-from datalens_service.disclosure import Public
 from datalens_service.evaluation.settings import EvaluationSettings
 
 Audience = Literal["public", "owner"]
