@@ -138,7 +138,7 @@ REAL_IMAGES: Final = _OF_REAL_IMAGES.metric(
 )
 DISCRIMINANT: Final = Metric(
     name="discriminant",
-    title="Linear discriminant of the synthetic images",
+    title="Linear discriminant of the images",
     meaning="Share of real test images that the linear discriminant of the same synthetic images labels correctly. "
     "Where it is better than the classifier, the images hold more than a network learns from them.",
     unit="percent",
