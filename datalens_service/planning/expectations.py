@@ -91,14 +91,14 @@ def _say_little(spec: TrainingSpec, schema: Schema) -> str:
 
 def _say_labels(expected: Expectation) -> str:
     return (
-        f"This classifier is expected to label {_reach(expected)} of images correctly; guessing, where classes are "
-        f"equally frequent, reaches {expected.guessing:.0f} %."
+        f"This classifier is expected to label {_reach(expected, 'of real images correctly')}; guessing, where "
+        f"classes are equally frequent, reaches {expected.guessing:.0f} %."
     )
 
 
 def _say_accuracy(expected: Expectation, labels: Expectation | None) -> Iterator[str]:
     averages = tell_range(expected.class_averages_low, expected.class_averages_high)
-    yield f"A classifier trained on them is expected to label {_reach(expected)} of real images correctly."
+    yield f"A classifier trained on them is expected to label {_reach(expected, 'of real images correctly')}."
     yield (
         f"One trained on noisy class averages may reach {averages}; guessing, where classes are equally frequent, "
         f"{expected.guessing:.0f} %."
@@ -106,12 +106,12 @@ def _say_accuracy(expected: Expectation, labels: Expectation | None) -> Iterator
     if not expected.measured and expected.accuracy_high < expected.class_averages_high:
         yield "We cannot promise more than class averages give."
     if labels is not None and labels.middle > expected.middle + _BETTER:
-        yield f"A private classifier instead of images is expected to label {_reach(labels)} correctly."
+        yield f"A private classifier instead of images is expected to label {_reach(labels, 'correctly')}."
 
 
-def _reach(expected: Expectation) -> str:
+def _reach(expected: Expectation, measured: str) -> str:
     guessed = "" if expected.measured else " (a guess)"
-    return f"{tell_range(expected.accuracy_low, expected.accuracy_high)}{guessed}"
+    return f"{tell_range(expected.accuracy_low, expected.accuracy_high)} {measured}{guessed}"
 
 
 TABLE: Final = Path(__file__).with_name("expectations.json")
