@@ -66,8 +66,8 @@ def test_settings_refuse_unknown_fields_and_empty_work():
 
 
 def test_registry_settings_and_report_start_without_torch():
-    names = ("", ".settings", ".report.build", ".report.html", ".report.card")
-    modules = [f"datalens_service.evaluation{name}" for name in names]
+    names = ("evaluation", "evaluation.settings", "report.build", "report.html", "report.card")
+    modules = [f"datalens_service.{name}" for name in names]
     code = f"import sys, {', '.join(modules)}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "False"
