@@ -109,7 +109,7 @@ class RateLimits:
         """Count a request.
 
         Args:
-            refusal: What is said to whoever has used up the limit; None speaks of a key.
+            refusal: Sentence for a caller who has used up the limit; None speaks of a key.
 
         Raises:
             RateLimited: The limit is used up.

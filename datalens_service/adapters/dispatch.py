@@ -41,7 +41,7 @@ _CAUSES: Final = (
     ("NoPermissionError", "The user of ⟦DATALENS_BROKER_URL⟧ may not write to Redis; grant it all keys."),
     ("BusyLoadingError", "Redis is starting and reads its data; wait until it has done so."),
 )
-"""What the driver says of Redis, and what it means for whoever reads it."""
+"""Messages of the driver about Redis, each with its meaning for a reader."""
 
 _log = structlog.get_logger("datalens.dispatch")
 
