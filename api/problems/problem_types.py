@@ -67,6 +67,7 @@ _OF_ERRORS: Final[tuple[tuple[type[errors.DatalensError], int | None, str], ...]
     (errors.Unauthorized, 401, "⟦send_key⟧ that was not revoked."),
     (errors.Forbidden, 403, "Use a key with the scope that the error names, or ask for a new address."),
     (errors.RateLimited, 429, "Wait ⟦as_told⟧, then repeat it."),
+    (errors.QuotaExceeded, 409, "Delete data sets or wait for jobs to end; the operator sets the quotas."),
     (errors.StaleLease, 409, "Nothing to do: the worker that holds the job now goes on with it."),
     (errors.JobStopped, None, "Nothing to do: the job was cancelled. Its charges stay."),
     (errors.LedgerCorrupt, 500, "Tell the operator: the account is frozen until the database is restored or repaired."),
@@ -114,6 +115,13 @@ _OTHERS: Final = (
         405,
         "The path exists but does not take this method.",
         "⟦use_allowed⟧.",
+    ),
+    ProblemType(
+        "request-timeout",
+        "The request came too slowly",
+        408,
+        "The body of the request did not come in time: 30 seconds for JSON, 60 seconds without a byte of a file.",
+        "Send it again. Of a resumable upload, what had arrived is kept.",
     ),
     ProblemType(
         "payload-too-large",
