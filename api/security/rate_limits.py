@@ -177,6 +177,16 @@ class RequestLimits:
             self._rates.count(f"address-{_network(address)}", limit, sentence)
             raise
 
+    def count_tenant(self, tenant_id: str, per_minute: int | None) -> None:
+        """Count a request by its tenant, if that has a quota.
+
+        Raises:
+            RateLimited: The tenant has used up its quota.
+        """
+        if per_minute is not None:
+            sentence = f"The keys of your tenant may send {per_minute} requests a minute together."
+            self._rates.count(f"tenant-{tenant_id}", per_minute, sentence)
+
     def _begin(self, key_id: str, limit: int) -> None:
         with self._lock:
             if self._in_flight[key_id] >= limit:
