@@ -112,7 +112,8 @@ class ValidationRead(BaseModel):
 
     @classmethod
     def from_validation(cls, validation: Validation) -> Self:
-        return copied(cls, validation, **spoken(validation.report or {}))
+        report = {} if validation.report is None else validation.report.for_owner()
+        return copied(cls, validation, **spoken(report))
 
 
 class DeletionReceipt(BaseModel):

@@ -111,7 +111,7 @@ def confirm(database: Database, settings: Settings, dataset_id: str, budget: Bud
         if upload.state is DatasetState.READY:
             return
         try:
-            _open(database, settings, upload, form, Reading.model_validate(upload.report))
+            _open(database, settings, upload, form, Reading.of_upload(upload))
         except BaseException:
             _discard_unless_kept(database, settings, folder)
             raise
@@ -148,7 +148,7 @@ def remove_expired(database: Database, settings: Settings) -> None:
     """Remove uploads that waited too long for their confirmation, with their reports."""
     now = read_clock(database)
     for upload in validations.in_state(database, DatasetState.REVIEW):
-        review = Reading.model_validate(upload.report).review
+        review = Reading.of_upload(upload).review
         if review is None or review.expires_at is None or review.expires_at > now:
             continue
         folder = records_folder(settings.data_dir) / upload.dataset_id
@@ -195,7 +195,7 @@ def _check_bytes(database: Database, settings: Settings, upload: Validation) -> 
 
 def _reviewed(decoded: Decoded, form: DatasetForm, expires_at: datetime) -> dict[str, Any]:
     review = ClassReview.from_counts(
-        _declared(decoded.upload.schema, form), decoded.counts, decoded.notices, expires_at
+        _declared(decoded.upload.schema, form), decoded.counts.for_owner(), decoded.notices, expires_at
     )
     return Reading.from_decoded(decoded, review).model_dump(mode="json")
 

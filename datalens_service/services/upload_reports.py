@@ -14,7 +14,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.data.intake.sandbox.exchange import Counts
 from datalens_service.data.intake.sandbox.sandbox import Decoded, Refused
 from datalens_service.data.notices import Notice, NoticeCode, count_notices
-from datalens_service.store.datasets.validations import Joined
+from datalens_service.store.datasets.validations import Joined, Validation
 
 PRIVATE_READS = ("reading the upload",)
 
@@ -106,7 +106,12 @@ class Reading(BaseModel):
     @classmethod
     def from_decoded(cls, decoded: Decoded, review: ClassReview | None = None) -> Self:
         """Build the report before there is a data set."""
-        return cls(format=decoded.format, counts=decoded.counts, notices=decoded.notices, review=review)
+        return cls(format=decoded.format, counts=decoded.counts.for_owner(), notices=decoded.notices, review=review)
+
+    @classmethod
+    def of_upload(cls, upload: Validation) -> Self:
+        """Read the report that was kept of an upload."""
+        return cls.model_validate(upload.report and upload.report.for_owner())
 
     def ready(self, links: tuple[Notice, ...], joined: Joined | None) -> Self:
         """Once there is one, with what it shares."""

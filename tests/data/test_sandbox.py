@@ -182,7 +182,8 @@ def test_secrets_do_not_reach_it(scratch: Path, monkeypatch: pytest.MonkeyPatch)
 def test_records_come_out_as_they_went_in(tmp_path: Path, scratch: Path, kind: str) -> None:
     found = decode(UPLOADS[kind](tmp_path / "upload"), scratch, GENEROUS)
     assert found.format == kind.partition(" ")[0]
-    assert (found.counts.train, found.counts.classes, found.counts.duplicates) == (12, {"0": 4, "1": 4, "2": 4}, 0)
+    counts = found.counts.for_owner()
+    assert (counts.train, counts.classes, counts.duplicates) == (12, {"0": 4, "1": 4, "2": 4}, 0)
     order = np.argsort(LABELS, kind="stable") if kind.startswith("image_folder") else slice(None)
     np.testing.assert_array_equal(found.upload.train.images[..., 0], IMAGES[order])
 

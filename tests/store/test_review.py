@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select
 
+from datalens_service.base.audience import Private
 from datalens_service.base.clock import utc_now
 from datalens_service.base.errors import InvalidDelta, InvalidSpec, NotFound, StateConflict
 from datalens_service.base.settings import Settings
@@ -124,7 +125,7 @@ def decoded(_path: Path, folder: Path, *_: object, **_declared: object) -> Decod
     upload = Upload(schema(), records, None)
     save_dataset(upload, folder / "records")
     counts = Counts(train=20, test=0, classes={"cat": 10, "dog": 10}, duplicates=0)
-    return Decoded("npz", folder / "records", upload, counts, ())
+    return Decoded("npz", folder / "records", upload, Private(counts), ())
 
 
 def test_an_upload_in_review_has_a_report_and_its_records_and_nothing_else(house: House) -> None:

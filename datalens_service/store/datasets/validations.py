@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
+from datalens_service.base.audience import Private
 from datalens_service.base.copies import copied
 from datalens_service.base.errors import StateConflict
 from datalens_service.base.parsing import Stated
@@ -44,7 +45,7 @@ class Validation:
         dataset_id: Id of the data set that exists once `state` is ready.
         upload_id: The file; None if it came with a request, and was noted once it was read.
         form: Declaration that came with the upload.
-        report: Private: counts of records, or what is wrong. None while validating and once deleted.
+        report: Counts of records, or what is wrong, for the owner. None while validating and once deleted.
     """
 
     dataset_id: str
@@ -52,7 +53,7 @@ class Validation:
     upload_id: str | None
     state: DatasetState
     form: dict[str, Any]
-    report: dict[str, Any] | None
+    report: Private[dict[str, Any]] | None
     created_at: datetime
     finished_at: datetime | None
 
@@ -62,7 +63,8 @@ class Validation:
     @classmethod
     def from_row(cls, row: IntakeRow) -> Validation:
         """A copy of the row."""
-        return copy_row(cls, row, state=DatasetState(row.state))
+        report = None if row.report is None else Private(row.report)
+        return copy_row(cls, row, state=DatasetState(row.state), report=report)
 
 
 def begin(database: Database, key_id: str, upload_id: str, form: dict[str, Any]) -> Validation:

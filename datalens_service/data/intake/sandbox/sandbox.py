@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from datalens_service.base.audience import Private
 from datalens_service.base.errors import InsufficientStorage, InvalidDataset, PersonsInBothSplits, StoreUnavailable
 from datalens_service.data import READERS
 from datalens_service.data.dataset import Schema, Upload
@@ -71,14 +72,14 @@ class Decoded:
     Attributes:
         records: Folder as `data.intake.stored_dataset` writes it.
         upload: The same, opened.
-        counts: Private.
+        counts: For its owner.
         notices: Notices for its owner about how it was read. Private.
     """
 
     format: str
     records: Path
     upload: Upload
-    counts: Counts
+    counts: Private[Counts]
     notices: tuple[Notice, ...]
 
 
@@ -116,7 +117,7 @@ def decode(
     # The process may have been taken over: its results are checked like all input from outside.
     upload = load_dataset(folder / RECORDS)
     _check_schema(upload.schema, choices)
-    return Decoded(outcome.format, folder / RECORDS, upload, outcome.counts, outcome.notices)
+    return Decoded(outcome.format, folder / RECORDS, upload, Private(outcome.counts), outcome.notices)
 
 
 def _check_schema(schema: Schema, choices: ReadingChoices) -> None:
