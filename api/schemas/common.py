@@ -214,7 +214,7 @@ class Page(BaseModel, Generic[Item]):
     next_cursor: str | None = Field(description="Value of `after` for the next page.")
 
     @classmethod
-    def build(cls, found: paging.Page[Any], items: Iterable[Item]) -> Self:
+    def build(cls, found: paging.StoredPage[Any], items: Iterable[Item]) -> Self:
         """A page with what is shown of what was found."""
         return cls(items=list(items), has_more=found.next_cursor is not None, next_cursor=found.next_cursor)
 

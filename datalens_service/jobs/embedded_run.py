@@ -45,7 +45,7 @@ from datalens_service.store.installation import signing_key
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.ledger import account_summary
-from datalens_service.store.paging import Page
+from datalens_service.store.paging import StoredPage
 from datalens_service.subprocesses.sampling import PACKED_IMAGES, write_prefix
 from datalens_service.training import Observer
 
@@ -266,7 +266,7 @@ def _lock_folder(path: Path) -> Generator[None]:
         yield
 
 
-def _list_all(list_page: Callable[..., Page[Listed]]) -> list[Listed]:
+def _list_all(list_page: Callable[..., StoredPage[Listed]]) -> list[Listed]:
     """List all items of a list, newest first."""
     page = list_page(limit=_PAGE)
     items = [*page.items]

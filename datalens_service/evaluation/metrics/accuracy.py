@@ -13,7 +13,7 @@ from datalens_service.evaluation.metrics.classifiers import RESIDUAL, STANDARD, 
 from datalens_service.evaluation.metrics.context import Context
 from datalens_service.evaluation.metrics.downstream import Targets
 from datalens_service.evaluation.metrics.metric import Metric
-from datalens_service.evaluation.metrics.outcome import Outcome, PublicFacts, Reads
+from datalens_service.evaluation.metrics.outcome import MetricResult, PublicFacts, Reads
 from datalens_service.evaluation.metrics.reference import drawn_from
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.models.generators.generator import Generator
@@ -22,19 +22,19 @@ SYNTHETIC: Final = "labels after training on synthetic images"
 REAL: Final = "labels after training on real images"
 
 
-def _accuracy(context: Context, classifier: ClassifierArchitecture) -> Outcome:
+def _accuracy(context: Context, classifier: ClassifierArchitecture) -> MetricResult:
     benchmark = context.benchmark(classifier)
     labels = context.once((SYNTHETIC, classifier), lambda: _trained_on_samples(context.generator, benchmark))
     return _outcome(benchmark, labels, _drawn(benchmark, context.generator), benchmark.settings.epochs)
 
 
-def _moments(context: Context, classifier: ClassifierArchitecture) -> Outcome:
+def _moments(context: Context, classifier: ClassifierArchitecture) -> MetricResult:
     benchmark = context.benchmark(classifier)
     labels = _trained_on_samples(context.moments_generator, benchmark)
     return _outcome(benchmark, labels, _drawn(benchmark, context.moments_generator), benchmark.settings.epochs)
 
 
-def _upper_bound(context: Context, classifier: ClassifierArchitecture) -> Outcome:
+def _upper_bound(context: Context, classifier: ClassifierArchitecture) -> MetricResult:
     benchmark, train = context.benchmark(classifier), context.training_images
     drawn = drawn_from(train, context.settings.synthetic_images)
     epochs = _epochs_on_real_images(context.settings, context.schema.num_units)
@@ -46,8 +46,8 @@ def _upper_bound(context: Context, classifier: ClassifierArchitecture) -> Outcom
     return _outcome(benchmark, labels, f"{of_all} real training images", epochs)
 
 
-def _outcome(benchmark: ClassifierBenchmark, labels: list[Labels], training_set: str, epochs: int) -> Outcome:
-    return Outcome(tuple(benchmark.accuracies(labels)), benchmark.protocol(training_set, epochs))
+def _outcome(benchmark: ClassifierBenchmark, labels: list[Labels], training_set: str, epochs: int) -> MetricResult:
+    return MetricResult(tuple(benchmark.accuracies(labels)), benchmark.protocol(training_set, epochs))
 
 
 def _drawn(benchmark: ClassifierBenchmark, generator: Generator) -> str:
@@ -95,7 +95,7 @@ class _Training(NamedTuple):
 
     family: str
     reads: Reads
-    compute: Callable[..., Outcome]
+    compute: Callable[..., MetricResult]
     applies: Callable[[ClassifierArchitecture, PublicFacts], bool]
 
     def metric(self, classifier: ClassifierArchitecture, title: str, meaning: str) -> Metric:

@@ -19,7 +19,7 @@ from datalens_service.base.parsing import decimal_text
 from datalens_service.data.dataset import Labels, Split
 from datalens_service.evaluation.metrics.context import Context
 from datalens_service.evaluation.metrics.metric import Metric
-from datalens_service.evaluation.metrics.outcome import Outcome, PublicFacts
+from datalens_service.evaluation.metrics.outcome import MetricResult, PublicFacts
 from datalens_service.privacy.accounting import mu_for_epsilon
 from datalens_service.privacy.randomness import TrainingRandomness
 
@@ -91,7 +91,7 @@ def _unit_vectors(split: Split) -> Iterator[tuple[Floats, Labels]]:
         yield vectors, split.labels[start : start + at_once]
 
 
-def _compute(context: Context) -> Outcome:
+def _compute(context: Context) -> MetricResult:
     """Classify by the nearest noisy class average; every seed draws its own noise."""
     train, tested, schema = context.training_images, context.test_images, context.schema
     values = [
@@ -112,7 +112,7 @@ def _compute(context: Context) -> Outcome:
         f"{named} (zero-out), for comparison: neither released nor charged; "
         f"tested on {tested.name}"
     )
-    return Outcome(tuple(values), protocol)
+    return MetricResult(tuple(values), protocol)
 
 
 def _applies(facts: PublicFacts) -> bool:

@@ -20,7 +20,7 @@ STEPS_OF_A_PASS: Final = 10
 
 
 @dataclass
-class Progress:
+class StepCounter:
     """Counts steps, whose number depends on the settings only.
 
     Attributes:
@@ -61,7 +61,7 @@ class ClassifierBenchmark:
     settings: EvaluationSettings
     classifier: ClassifierArchitecture
     device: str
-    progress: Progress
+    progress: StepCounter
 
     def predictions(self, draw: Draw, epochs: int) -> list[Labels]:
         """Return the predicted labels of the test images, per seed, after training on `draw(seed)`."""

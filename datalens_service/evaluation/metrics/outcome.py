@@ -49,7 +49,7 @@ class Basis(Frozen):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class MetricResult:
     """The result of a metric.
 
     Attributes:
