@@ -40,7 +40,7 @@ class TrainingSummary(BaseModel):
 def build_outcome(embedded_run: EmbeddedRun, dataset: StoredDataset, job: Job) -> TrainingSummary:
     """Deliver the files of a job that succeeded, and put the rest together."""
     files = embedded_run.deliver(job, dataset) if job.state is JobState.SUCCEEDED else {}
-    cost = PlanSummary.model_validate(job.price)
+    price = PlanSummary.model_validate(job.price)
     report = json.loads(files["report.json"].read_text(encoding="utf-8")) if files else None
     return TrainingSummary(
         job_id=job.id,
@@ -49,7 +49,7 @@ def build_outcome(embedded_run: EmbeddedRun, dataset: StoredDataset, job: Job) -
         out=embedded_run.out,
         files=files,
         audiences=embedded_run.list_audiences(job) if files else {},
-        privacy=JobPrivacy.from_job(job, cost.about(dataset.schema)),
+        privacy=JobPrivacy.from_job(job, price.about(dataset.schema)),
         measures=[] if report is None else report["measures"],
         person_caveats=[] if report is None else report.get("person_caveats", []),
         verdict="" if report is None else judge(Figures.from_report(report)).sentence,

@@ -153,7 +153,7 @@ def create(
     result: str,
     price: dict[str, Any],
     plan: Plan,
-    cost: int,
+    units: int,
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
     idempotency_key: str | None = None,
     queue: str | None = None,
@@ -163,7 +163,7 @@ def create(
     """Accept a job and reserve its budget, both or neither.
 
     Args:
-        cost: Ledger units of the whole plan; its slack is that of `plan`.
+        units: Ledger units of the whole plan; its slack is that of `plan`.
     """
     fingerprint = request_fingerprint(dataset_id, spec)
 
@@ -182,7 +182,7 @@ def create(
         row.priority, row.name = priority, name
         session.add(row)
         session.flush()
-        ledger.reserve(session, account, row, cost, plan.slack)
+        ledger.reserve(session, account, row, units, plan.slack)
         events.record(session, row, EventType.CREATED)
         return Job.from_row(row)
 
