@@ -92,11 +92,11 @@ def caller(
 
     Raises:
         Unauthorized: None, or not a valid one.
-        RateLimited: It sends more than it may.
+        RateLimited: It sends more than it may, or its address sends too many wrong keys.
         Forbidden: It lacks the scope of the operation.
         NotFound: The path names an object of another tenant, or of nobody.
     """
-    key, request.state.is_admitted = _identify(request, services.database, credentials)
+    key, request.state.is_admitted = _identify(request, services, credentials)
     request.state.caller = key
     with services.limits.acquire(key) as request.state.rate_limit:
         check_allowed(key, getattr(request.scope.get("route"), "operation_id", None))
@@ -108,15 +108,15 @@ def caller(
 
 
 def _identify(
-    request: Request, database: Database, credentials: HTTPAuthorizationCredentials | None
+    request: Request, services: Services, credentials: HTTPAuthorizationCredentials | None
 ) -> tuple[ApiKey, Callable[[], bool]]:
     """Return who calls, and a function that tells a long answer whether they still may."""
     if credentials is None:
-        signed_in = resume_session(request, database)
-        return signed_in.key, partial(browser_sessions.is_open, database, signed_in.token)
-    with database.connection() as connection:
+        signed_in = resume_session(request, services.database)
+        return signed_in.key, partial(browser_sessions.is_open, services.database, signed_in.token)
+    with services.limits.count_wrong_keys(request), services.database.connection() as connection:
         key = keys.verify(connection, credentials.credentials)
-    return key, partial(keys.usable, database, key.id)
+    return key, partial(keys.usable, services.database, key.id)
 
 
 Caller = Annotated[ApiKey, Depends(caller)]

@@ -71,7 +71,7 @@ Drawing = Annotated[Job, Depends(drawing)]
 Labelling = Annotated[Job, Depends(labelling)]
 LicenceId = Annotated[str, _one_of(LICENCES), Query(json_schema_extra={"enum": list(LICENCES)})]
 FormatName = Annotated[
-    str, _one_of(WRITERS), Query(json_schema_extra={"enum": list(WRITERS)}, description="Of the file.")
+    str, _one_of(WRITERS), Query(json_schema_extra={"enum": list(WRITERS)}, description="Format of the file.")
 ]
 
 

@@ -73,7 +73,7 @@ Delta = Annotated[
     Annotated[Number, Field(gt=0, lt=1), AfterValidator(PrivacyParameter)] | None,
     Field(description="δ; left out, it is min(1e-5, n^-1.1), rounded down to three digits. Must be below 1/n."),
 ]
-Seed = Annotated[Integer, Field(ge=0, lt=2**63, description="Of training randomness; noise never has a seed.")]
+Seed = Annotated[Integer, Field(ge=0, lt=2**63, description="Seed of training randomness; noise never has a seed.")]
 SyntheticImages = Annotated[
     Integer,
     Field(ge=1, le=1_000_000, description="Images to generate with the job; further sampling costs no privacy budget."),
@@ -195,8 +195,8 @@ class PlanSummary(BaseModel):
     epsilon_limit: Stated
     units: int = Field(description="Ledger units: 1e-15 of μ².")
     slack: int = Field(default=0, description="Charged beside the units, in 1e-18 of δ; 0 without sampled batches.")
-    sampling: SamplingSummary | None = Field(default=None, description="Of a plan with sampled batches.")
-    directions: DirectionsSummary | None = Field(default=None, description="Of a plan with noisy directions.")
+    sampling: SamplingSummary | None = Field(default=None, description="Sampling of a plan that samples batches.")
+    directions: DirectionsSummary | None = Field(default=None, description="Noisy directions of a plan that has them.")
     unit: str | None = Field(default=None, description="Word for one privacy unit; null for a job of version 1.0.0.")
     records_per_unit: int = Field(default=1, description="Most training images of one unit.")
     guarantee: str = Field(default="", description="Whom ε protects, against what: the sentence for people.")
@@ -204,7 +204,9 @@ class PlanSummary(BaseModel):
     phase_seconds: dict[str, float] = Field(
         default={}, description="Expected of each phase of the job, on one core of the machine that planned."
     )
-    kept_bytes: int = Field(default=0, description="Of released iterates that the job keeps for individual epsilon.")
+    kept_bytes: int = Field(
+        default=0, description="Bytes of released iterates that the job keeps for individual epsilon."
+    )
     warnings: list[str] = Field(default=[], description="What to know before paying, from public numbers alone.")
     rationale: str = Field(default="", description="What the images look like; empty if unknown.")
 

@@ -1,4 +1,4 @@
-"""What an installation consists of: an SBOM by CycloneDX and a list of licences, from the metadata of the packages.
+"""The contents of an installation: an SBOM by CycloneDX and a list of licences, from the metadata of the packages.
 
 Only what users get: the project's own requirements and those of the named extras, with all that they need. Tools of
 development are left out.
@@ -74,7 +74,7 @@ def write_licenses(needs: Mapping[str, set[str]]) -> str:
 
 
 def find_license(package: Distribution) -> str:
-    """What a package says of its licence: an expression, else its classifiers, else the first line of its text."""
+    """Return the licence that a package states: an expression, else its classifiers, else the first line of its text."""
     metadata = package.metadata
     if expression := metadata.get("License-Expression"):
         return str(expression)

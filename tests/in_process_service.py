@@ -8,6 +8,7 @@ import uvicorn
 from api.deps import Services
 from api.main import create_app
 from datalens_service.base.settings import Settings
+from datalens_service.cli.http_protocol import BoundedProtocol
 from datalens_service.store.access import keys
 
 
@@ -16,7 +17,9 @@ class InProcessService:
 
     def __init__(self, settings: Settings) -> None:
         app = create_app(settings)
-        self._server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", lifespan="on"))
+        self._server = uvicorn.Server(
+            uvicorn.Config(app, port=0, log_level="warning", lifespan="on", http=BoundedProtocol)
+        )
         self._thread = threading.Thread(target=self._server.run)
         self._thread.start()
         while not self._server.started:

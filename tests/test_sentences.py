@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 ROOT: Final = Path(__file__).parents[1]
-ROOMS: Final = ("api", "datalens_service", "migrations", "workers")
+ROOMS: Final = ("api", "datalens_service", "deploy", "migrations", "scripts", "workers")
 Documented: Final = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 FEWEST_WORDS: Final = 4

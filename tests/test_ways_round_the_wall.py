@@ -93,6 +93,32 @@ SOURCES = {
     "noise of its own": "from datalens_service.privacy.randomness import NoiseSource",
     "a driver of its own": "from datalens_service.methods import driver",
     "the books": "from datalens_service.store.database import Database",
+    "an attribute in a text": "'{0.gi_frame.f_back.f_locals}'.format(script)",
+    "an attribute in the text of a mapping": "'{script.gi_frame}'.format_map(found)",
+    "an attribute by a formatter": "import string\nstring.Formatter().get_field('0.gi_frame', [script], {})",
+    "a pattern with a frame": "match script:\n    case object(gi_frame=frame): ...",
+    "a pattern with a private name": "match records:\n    case object(_vault=vault): ...",
+    "patterns that a class names": "class Own:\n    __match_args__ = ('gi_frame',)",
+    "a type that is a text": "class Own:\n    kept: \"__import__('gc').get_objects()\" = 1",
+    "texts that are evaluated as types": "import typing\ntyping.get_type_hints(vectors)",
+    "a model of texts": "from pydantic import create_model",
+    "a script within an error that is caught": "try:\n    made = yield from descend(records)\nfinally: ...",
+    "a script within warnings": "with heard:\n    return (yield from descend(records))",
+    "a file of a part of numpy": "import numpy as np\nnp.lib.format.open_memmap('/dev/shm/kept', 'w+')",
+    "a file of a part of scipy": "from scipy.io import savemat",
+    "a file of a part of torch": "import torch\ntorch.jit.save(vectors, '/tmp/kept')",
+    "a compiler": "from torch.utils import cpp_extension",
+    "processes of torch": "from torch import multiprocessing",
+    "a clock of torch": "from torch.utils.benchmark import Timer",
+    "a clock of a device": "import torch\ntorch.cuda.Event(enable_timing=True)",
+    "a profile": "import torch\ntorch.autograd.profiler.profile()",
+    "the seed of numpy": "import numpy as np\nnp.random.seed(int(rows.values.mean()))",
+    "the state of numpy's seed": "from numpy.random import set_state",
+    "the seed of torch by its name": "from torch import manual_seed",
+    "threads of torch": "import torch\ntorch.set_num_threads(int(rows.values.mean()))",
+    "what a whole library shares": "import torch\ntorch.backends.cudnn.benchmark = rows.values.mean() > 90",
+    "all names of an object": "dir(records)",
+    "the end of the process": "quit()",
     "a sum of its own": "def exact_sum(self, contributions): kept.append(contributions)",
 }
 """Lines of a method's module that `wall_rules` complains of."""
@@ -112,6 +138,9 @@ def test_a_way_by_the_source_is_complained_of(way: str) -> None:
         "def run(self, plan, records, inputs):\n    released = yield Ask(records, mechanism, vectors, seen)",
         "def rows_of(rows, seen):\n    with torch.no_grad():\n        for row in rows.images: yield row.float()",
         "made = made._replace(values=values)\nself._fit = super()._begin()",
+        "import torch\ntorch.nn.functional.relu(rows)\ntorch.linalg.norm(rows)\nfrom scipy.spatial import distance",
+        "kind: Literal['open', 'eval'] = 'open'\nlicense: str = ''\nmatch kind:\n    case int(): ...",
+        "def rows_of(rows, seen):\n    with torch.no_grad():\n        yield from chunks_of(rows)",
     ],
 )
 def test_what_methods_need_is_not_complained_of(line: str) -> None:
@@ -119,6 +148,7 @@ def test_what_methods_need_is_not_complained_of(line: str) -> None:
 
 
 REVIEWED = {
+    "methods/expected_quality.py": {"uses format"},
     "methods/base.py": {"uses vars"},
     "methods/descent/dp_sgd_parameters.py": {"imports importlib.util"},
     "methods/descent/iterates.py": {"imports pathlib", "imports safetensors", "imports safetensors.numpy"},
@@ -132,6 +162,7 @@ REVIEWED = {
         "imports VECTORS of datalens_service.data.intake.sandbox.encode", "reaches for __name__ of something else",
     },
     "models/classifiers/sizes.py": {"imports ImageSize of datalens_service.data.image_sizes"},
+    "models/encoders/__init__.py": {"imports TypeAdapter of pydantic"},
     "models/encoders/base.py": {"imports pathlib"},
     "models/encoders/imagenet_lite0.py": {"imports importlib.util", "imports pathlib", "uses torch.load"},
     "models/encoders/network.py": {"imports encoder of datalens_service.data.intake.sandbox"},
@@ -141,22 +172,24 @@ REVIEWED = {
     },
     "models/generators/denoiser/denoiser.py": {"uses torch.manual_seed"},
     "models/generators/denoiser/public_denoiser.py": {"imports os", "imports pathlib", "imports safetensors.numpy"},
-    "models/generators/generator.py": {"imports importlib", "imports pathlib"},
+    "models/generators/generator.py": {"imports importlib", "imports pathlib", "uses __package__"},
     "models/generators/installed.py": {
         f"imports {name} of datalens_service.base.plugins" for name in ("GENERATORS", "find_origin", "load_plugin")
     },
     "models/generators/pool.py": {"reaches for _moved of something else"},
-    "models/linear_taps.py": {"imports contextlib"},
+    "models/linear_taps.py": {"imports contextlib", "uses id"},
     "models/per_record.py": {
         "imports concurrent.futures", "imports contextlib", "reaches for __name__ of something else",
+        "uses torch.backends", "uses torch.backends.cudnn", "uses torch.set_num_threads", "uses id",
     },
     "models/released.py": {"imports pathlib", "imports safetensors", "imports safetensors.numpy"},
-    "models/teachers/base.py": {"imports contextlib"},
+    "models/teachers/base.py": {"imports contextlib", "uses torch.set_float32_matmul_precision"},
     "models/teachers/ensemble.py": {"imports pathlib"},
     "models/teachers/tensor_store.py": {f"imports {name}" for name in ("mmap", "os", "shutil", "tempfile", "pathlib")},
 }  # fmt: skip
 """Read line by line: files of released models, of public weights and of teachers too large for memory, which have no
-name; seeds of networks, within `fork_rng`; an encoder's own process; threads that end with their gradients."""
+name; seeds of networks, within `fork_rng`; an encoder's own process; threads that end with their gradients; precision
+and places of weights, which follow from the device and the network."""
 
 
 DRIVER = ("driver.py", "registered.py", "wall_rules.py")

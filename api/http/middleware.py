@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from http import HTTPStatus
@@ -24,6 +25,8 @@ UPLOAD_PATHS: Final = frozenset({"/v1/datasets", "/v1/generators"})
 _SENT_IMAGES: Final = re.compile(r"/v1/classifiers/[^/]+/predictions|/v1/jobs/[^/]+/individual-epsilon")
 PIECES_PATH: Final = "/v1/uploads/"
 _JSON_BYTES: Final = 2**20
+_JSON_SECONDS: Final = 30.0
+_PIECE_SECONDS: Final = 60.0
 _TLS_ALONE: Final = "max-age=31536000"
 # In the log only: nobody was left to answer.
 _HUNG_UP: Final = 499
@@ -63,6 +66,8 @@ class RequestLog(Middleware):
             await self._app(scope, receive, reply.send)
         except ClientDisconnect:
             reply.status = _HUNG_UP
+            if scope["state"].get("too_slow"):
+                await reply.replace(from_status(HTTPStatus.REQUEST_TIMEOUT, reply.request_id))
         except Exception as error:  # noqa: BLE001 - the last place that can answer
             # Messages of exceptions may quote what was uploaded, so only type and places are logged.
             _log.error("unexpected", **outline(error))
@@ -122,8 +127,10 @@ class BodyLimit(Middleware):
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        limit = self._upload_bytes if _is_upload(inner_path(scope), headers) else _JSON_BYTES
-        await self._app(scope, _limited(receive, headers.get("content-length", ""), limit), send)
+        is_upload = _is_upload(inner_path(scope), headers)
+        limit = self._upload_bytes if is_upload else _JSON_BYTES
+        receive = _limited(receive, headers.get("content-length", ""), limit)
+        await self._app(scope, _timed(receive, scope, in_pieces=is_upload), send)
 
 
 def _is_upload(path: str, headers: Headers) -> bool:
@@ -148,6 +155,32 @@ def _limited(receive: Receive, declared: str, limit: int) -> Receive:
         return message
 
     return limited
+
+
+def _timed(receive: Receive, scope: Scope, *, in_pieces: bool) -> Receive:
+    """`receive` that gives a slow client up: a file may take its time, but not between its pieces.
+
+    Of a file it says that the client has hung up, so that what had arrived of a resumable upload is kept.
+    """
+    deadline, complete = time.monotonic() + _JSON_SECONDS, False
+
+    async def timed() -> Message:
+        nonlocal complete
+        if complete:
+            # What is waited for is that the client hangs up.
+            return await receive()
+        try:
+            async with asyncio.timeout(_PIECE_SECONDS if in_pieces else deadline - time.monotonic()):
+                message = await receive()
+            complete = not message.get("more_body", False)
+            return message
+        except TimeoutError:
+            scope["state"]["too_slow"] = True
+            if in_pieces:
+                return {"type": "http.disconnect"}
+            raise HTTPException(HTTPStatus.REQUEST_TIMEOUT) from None
+
+    return timed
 
 
 _FOR_PROGRAMS: Final = ("/v1/", "/problems/", "/openapi.json", "/livez", "/readyz", "/metrics")

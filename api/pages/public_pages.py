@@ -33,7 +33,8 @@ def sign_in(
     if cookies.is_cross_site(request):
         return _form(request, next, "Another site sent this form. Type the key here.", 403)
     try:
-        session = browser_sessions.sign_in(services.database, key.strip())
+        with services.limits.count_wrong_keys(request):
+            session = browser_sessions.sign_in(services.database, key.strip())
     except Unauthorized as error:
         return _form(request, next, error.detail, 401)
     answer = RedirectResponse(local_path(next), 303)

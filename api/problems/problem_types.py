@@ -116,6 +116,13 @@ _OTHERS: Final = (
         "⟦use_allowed⟧.",
     ),
     ProblemType(
+        "request-timeout",
+        "The request came too slowly",
+        408,
+        "The body of the request did not come in time: 30 seconds for JSON, 60 seconds without a byte of a file.",
+        "Send it again. Of a resumable upload, what had arrived is kept.",
+    ),
+    ProblemType(
         "payload-too-large",
         "Request body too large",
         413,

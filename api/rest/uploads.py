@@ -133,6 +133,7 @@ def get_upload(upload_id: ObjectId, services: ServicesDep, _caller: Caller) -> U
         **problems(
             "invalid-input",
             "malformed-request",
+            "request-timeout",
             "upload-offset-mismatch",
             "upload-locked",
             "checksum-mismatch",

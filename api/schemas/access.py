@@ -110,7 +110,7 @@ class UsageRead(BaseModel):
     """Totals of everything that the tenant has used."""
 
     datasets: int
-    jobs: dict[str, int] = Field(description="By state.")
+    jobs: dict[str, int] = Field(description="Number of jobs by state.")
     generators: int
     classifiers: int
     api_keys: int = Field(description="That work now.")

@@ -47,7 +47,7 @@ class PrivacyAuditRead(BaseModel):
     seed: int
     inversion: InversionEffort
     groups: dict[str, tuple[str, ...]]
-    progress: ProgressRead = Field(description="In models trained.")
+    progress: ProgressRead = Field(description="Progress as the number of trained models.")
     attempts: int
     cancel_requested: bool
     created_at: datetime

@@ -131,8 +131,8 @@ class DatasetRead(BaseModel):
     )
     joined: Joined | None = Field(
         default=None,
-        description="For keys with `datasets:write`, null for others: the account that pays for it, if records of it "
-        "were known. Private; deleted with the data.",
+        description="The account that pays for it, if records of it were known; for keys with `datasets:write`, null "
+        "for others. Private; deleted with the data.",
     )
 
     @classmethod

@@ -120,7 +120,7 @@ class DeletionReceipt(BaseModel):
 
     dataset_id: str
     deleted_at: datetime
-    removed: list[str] = Field(description="What is gone.")
+    removed: list[str] = Field(description="List of what is gone.")
     kept: list[str] = Field(description="What stays because it was released or spent.")
     account_id: str | None = Field(
         description="The account whose journal notes the deletion; null if there never was a budget."

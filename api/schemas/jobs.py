@@ -50,7 +50,7 @@ class CloneRequest(Strict):
     device: Device | None = None
     priority: Integer | None = Field(default=None, ge=0, le=9)
     evaluation: EvaluationSettings | None = None
-    accept_low_utility: Flag = Field(default=False, description="As of a new job.")
+    accept_low_utility: Flag = Field(default=False, description="Accept low utility, as for a new job.")
 
     def applied_to(self, job: Job) -> TrainingRequest:
         """The request for the copy; δ is that of its dataset."""
@@ -116,7 +116,7 @@ class JobLinks(BaseModel):
     samples: Link | None
     synthetic: Link | None
     generator: Link | None
-    classifier: OfClassifier = Field(default=None, description="As safetensors.")
+    classifier: OfClassifier = Field(default=None, description="The classifier as safetensors.")
     onnx: OfClassifier = Field(default=None, description="The classifier as ONNX.")
     archive: OfClassifier = Field(default=None, description="The classifier as a zip to publish.")
     predictions: OfClassifier = Field(default=None, description="The address for images to classify.")

@@ -24,7 +24,7 @@ class ArtifactRead(BaseModel):
 
     name: str
     media_type: str
-    size: int = Field(description="In bytes.")
+    size: int = Field(description="Size in bytes.")
     sha256: str = Field(description="SHA-256 of its content, hexadecimal; also its ETag.")
     audience: Audience = Field(
         description="- `anyone`: it may be passed on\n- `owner`: it depends on private records; do not pass it on"
@@ -99,7 +99,7 @@ class GeneratorLinks(BaseModel):
 class GeneratorForm(Strict):
     """Fields of an import beside the file."""
 
-    name: Label | None = Field(default=None, description="For people; left out, it is the id.")
+    name: Label | None = Field(default=None, description="Name for people; left out, it is the id.")
 
 
 class SigningKeyRead(BaseModel):

@@ -72,7 +72,7 @@ class DeliveryRead(BaseModel):
     state: str = Field(description="`pending`, `delivered` or, after the last attempt, `failed`.")
     attempts: int
     next_attempt_at: datetime | None
-    status: int | None = Field(description="Of the last answer.")
+    status: int | None = Field(description="Status of the last answer.")
     error: str | None
     created_at: datetime
     delivered_at: datetime | None

@@ -6,6 +6,7 @@ Without such a broker, and while it does not answer, each process counts for its
 address, a key then gets up to k times as much. What must hold exactly, budgets, is in the database.
 """
 
+import ipaddress
 import math
 import threading
 import time
@@ -17,12 +18,13 @@ from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 import structlog
+from fastapi import Request
 from limits import RateLimitItem, RateLimitItemPerSecond
 from limits.errors import StorageError
 from limits.storage import MemoryStorage, RedisStorage
 from limits.strategies import MovingWindowRateLimiter
 
-from datalens_service.base.errors import RateLimited
+from datalens_service.base.errors import RateLimited, Unauthorized
 from datalens_service.base.settings import Settings
 from datalens_service.store.access.keys import ApiKey
 
@@ -103,21 +105,25 @@ class RateLimits:
         self._unreachable = False
         self._retry_at = -math.inf
 
-    def count(self, key_id: str, per_minute: int) -> RateLimitStatus:
+    def count(self, key_id: str, per_minute: int, refusal: str | None = None) -> RateLimitStatus:
         """Count a request.
 
+        Args:
+            refusal: What is said to whoever has used up the limit; None speaks of a key.
+
         Raises:
-            RateLimited: The key has used up its limit.
+            RateLimited: The limit is used up.
         """
+        refusal = refusal or f"This key may send {per_minute} requests a minute."
         if self._shared is not None and self._clock() >= self._retry_at:
             try:
-                status = _count(self._shared, key_id, per_minute)
+                status = _count(self._shared, key_id, per_minute, refusal)
             except StorageError as error:
                 self._fall_back(error)
             else:
                 self._recover()
                 return status
-        return _count(self._local, key_id, per_minute)
+        return _count(self._local, key_id, per_minute, refusal)
 
     def _fall_back(self, error: StorageError) -> None:
         # A limit is no reason to refuse everybody: what must not be exceeded is not counted here.
@@ -154,6 +160,23 @@ class RequestLimits:
         finally:
             self._end(key.id)
 
+    @contextmanager
+    def count_wrong_keys(self, request: Request) -> Generator[None]:
+        """Count a key that is refused within the block by the address that it came from: behind proxies, the client's.
+
+        Right keys of the same address are not held up.
+
+        Raises:
+            RateLimited: It was refused, and more such came than an address may send.
+        """
+        try:
+            yield
+        except Unauthorized:
+            limit, address = self._settings.wrong_keys_per_minute, request.client.host if request.client else ""
+            sentence = f"An address may send {limit} wrong keys a minute, and yours has sent more."
+            self._rates.count(f"address-{_network(address)}", limit, sentence)
+            raise
+
     def _begin(self, key_id: str, limit: int) -> None:
         with self._lock:
             if self._in_flight[key_id] >= limit:
@@ -188,7 +211,16 @@ def _shared(broker_url: str | None) -> MovingWindowRateLimiter | None:
     return MovingWindowRateLimiter(storage)
 
 
-def _count(limiter: MovingWindowRateLimiter, key_id: str, per_minute: int) -> RateLimitStatus:
+def _network(address: str) -> str:
+    """Return the network of an IPv6 address that one client has (/64), and any other address as it is."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    return str(ipaddress.ip_network((parsed, 64), strict=False)) if parsed.version == 6 else address
+
+
+def _count(limiter: MovingWindowRateLimiter, key_id: str, per_minute: int, refusal: str) -> RateLimitStatus:
     window = moving_window(per_minute)
     allowed = limiter.hit(window, key_id)
     state = limiter.get_window_stats(window, key_id)
@@ -197,5 +229,5 @@ def _count(limiter: MovingWindowRateLimiter, key_id: str, per_minute: int) -> Ra
     now = storage.read_clock() if isinstance(storage, _RedisStorage) else time.time()  # noqa: TID251
     seconds = max(1, math.ceil(state.reset_time - now))
     if not allowed:
-        raise RateLimited(f"This key may send {per_minute} requests a minute.", extra={"retry_after": seconds})
+        raise RateLimited(refusal, extra={"retry_after": seconds})
     return RateLimitStatus(per_minute, state.remaining, seconds)

@@ -71,7 +71,7 @@ class AuditRequest(Frozen):
     )
     references: Integer = Field(default=8, ge=2, le=64, description="Models that never saw the candidates.")
     candidates: Integer = Field(default=2000, ge=50, le=100_000, description="Most members, and most others.")
-    seed: Integer = Field(default=0, ge=0, lt=2**63, description="Of the split and of training.")
+    seed: Integer = Field(default=0, ge=0, lt=2**63, description="Seed of the split and of training.")
     inversion: InversionEffort = InversionEffort()
     groups: dict[GroupName, Annotated[tuple[str, ...], Field(min_length=1)]] = Field(
         default={},

@@ -169,6 +169,12 @@ class Settings(BaseSettings):
     concurrent_requests: int = Field(
         default=128, ge=1, description="Requests of a key that one API process serves at once, if it has no own limit."
     )
+    wrong_keys_per_minute: int = Field(
+        default=60,
+        ge=1,
+        description="Wrong keys that one address may send per minute before it gets 429; shared by API processes as "
+        "requests_per_minute is.",
+    )
     webhooks_to_private_addresses: bool = Field(
         default=False, description="Whether webhooks may go to private addresses: loopback, private and link-local."
     )
@@ -184,9 +190,9 @@ class Settings(BaseSettings):
         description="OpenID provider for single sign-on, for example https://login.example.org/realms/lab; empty means "
         "API keys alone.",
     )
-    oidc_client_id: str = Field(default="", description="Of this service at the OpenID provider.")
+    oidc_client_id: str = Field(default="", description="Client id of this service at the OpenID provider.")
     oidc_client_secret: SecretStr = Field(
-        default=SecretStr(""), description="Of the same; empty means a public client, which PKCE protects."
+        default=SecretStr(""), description="Client secret; empty means a public client, which PKCE protects."
     )
     oidc_requested_scopes: str = Field(
         default="openid profile",

@@ -13,6 +13,7 @@ import uvicorn
 from uvicorn.importer import import_from_string
 
 from datalens_service.cli.failures import ExitCode
+from datalens_service.cli.http_protocol import BoundedProtocol
 
 if TYPE_CHECKING:
     import socket
@@ -60,6 +61,7 @@ class ApiServer(uvicorn.Server):
             access_log=False,
             server_header=False,
             proxy_headers=False,
+            http=BoundedProtocol,
             timeout_graceful_shutdown=settings.drain_seconds,
         )
         super().__init__(config)

@@ -54,7 +54,9 @@ class Measure(Finite):
         default=None, description="The same figure for one average real image per class."
     )
     ceiling: Public[float | None] = Field(default=None, description="The same figure for other real images.")
-    basis: Public[Basis | None] = Field(default=None, description="Of a fidelity figure.")
+    basis: Public[Basis | None] = Field(
+        default=None, description="Basis of a fidelity figure: extractor, images and reference."
+    )
 
     @field_validator("name")
     @classmethod

@@ -39,7 +39,9 @@ class Histogram(VoteMechanism):
     projections: int = Field(ge=1, description="Random directions that a gradient is projected onto.")
     bins: int = Field(ge=2, le=1024, description="Equal parts of [−clip, clip]; what lies outside is in the outer two.")
     weight: int = Field(default=64, ge=1, le=2**12, description="Grid steps of one vote.")
-    reading: Literal["mean", "argmax"] = Field(default="mean", description="Of a noisy histogram.")
+    reading: Literal["mean", "argmax"] = Field(
+        default="mean", description="Statistic that is read from a noisy histogram."
+    )
 
     @classmethod
     def example_parameters(cls) -> VoteParameters:

@@ -55,7 +55,7 @@ class IndividualHistogram(Mechanism[IndividualEpsilons, Integers]):
     every: int = Field(
         default=1, ge=1, description="Gradients at every so many iterates; they stand for the steps up to the next."
     )
-    bins: int = Field(default=64, ge=2, le=2**16, description="Of equal width, from 0.")
+    bins: int = Field(default=64, ge=2, le=2**16, description="Number of bins, which have equal width and begin at 0.")
 
     def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
         return Fraction(2 if relation == NeighboringRelation.REPLACE_ONE else 1)

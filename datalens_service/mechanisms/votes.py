@@ -99,7 +99,9 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
     classes_per_unit: int = Field(
         default=1, ge=1, description="Largest number of classes that records of one unit belong to."
     )
-    seed: int = Field(default=0, ge=0, description="Of coins, rotation and hashes; the guarantee does not rest on it.")
+    seed: int = Field(
+        default=0, ge=0, description="Seed of coins, rotation and hashes; the guarantee does not rest on it."
+    )
 
     @property
     def coordinates(self) -> int:

@@ -30,7 +30,9 @@ class Plan(Frozen):
 
     releases: tuple[PlannedRelease, ...]
     branches: dict[str, tuple[PlannedRelease, ...]] = Field(
-        default={}, exclude_if=operator.not_, description="By name; empty where nothing is decided on the way."
+        default={},
+        exclude_if=operator.not_,
+        description="Branches by name; empty if no released value decides anything.",
     )
 
     @property

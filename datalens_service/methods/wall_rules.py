@@ -9,9 +9,11 @@ that does not keep it is not loaded. It finds mistakes, but stops nobody who mea
 from __future__ import annotations
 
 import ast
+import builtins
 import importlib.util
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -46,6 +48,42 @@ LIBRARIES: Final = frozenset(
     }
 )
 """Libraries that a method may import, apart from names that lead around the wall."""
+
+_PARTS_OF_LIBRARIES: Final = frozenset(
+    {
+        "collections.abc",
+        "numpy.fft",
+        "numpy.linalg",
+        "numpy.polynomial",
+        "numpy.random",
+        "numpy.typing",
+        "scipy.cluster",
+        "scipy.fft",
+        "scipy.integrate",
+        "scipy.interpolate",
+        "scipy.linalg",
+        "scipy.ndimage",
+        "scipy.optimize",
+        "scipy.signal",
+        "scipy.sparse",
+        "scipy.spatial",
+        "scipy.special",
+        "scipy.stats",
+        "torch.autograd",
+        "torch.cuda",
+        "torch.fft",
+        "torch.func",
+        "torch.linalg",
+        "torch.nn",
+        "torch.optim",
+        "torch.random",
+        "torch.special",
+    }
+)
+"""Their modules that compute: others read files, compile, measure times or set what all share."""
+_WITH_ALL_THEIR_PARTS: Final = ("torch.nn.", "torch.optim.", "scipy.cluster.", "scipy.sparse.", "scipy.spatial.")
+_OF_NUMPY_RANDOM: Final = frozenset({"default_rng", "Generator", "SeedSequence", "PCG64", "Philox"})
+"""Generators of a method's own: other names are those of the one that all share."""
 
 _ROOMS: Final = frozenset(
     {
@@ -90,27 +128,72 @@ _NAMES_OF_THE_DRIVER: Final = frozenset(
 _PUBLIC_DATA: Final = frozenset({"Schema", "Images", "Labels", "ShardBatch", "MAXIMUM_SIDE", "MAXIMUM_CLASSES"})
 """Names of `data`, none of which reads records."""
 
-_BUILT_IN: Final = frozenset(
+_COMPUTING: Final = frozenset(
     {
-        "getattr",
-        "setattr",
-        "delattr",
-        "vars",
-        "globals",
-        "locals",
-        "eval",
-        "exec",
-        "compile",
-        "open",
-        "print",
-        "input",
-        "breakpoint",
-        "__import__",
-        "__builtins__",
-        "__loader__",
-        "__spec__",
+        "abs",
+        "all",
+        "any",
+        "bin",
+        "bool",
+        "bytearray",
+        "bytes",
+        "callable",
+        "chr",
+        "classmethod",
+        "complex",
+        "dict",
+        "divmod",
+        "enumerate",
+        "filter",
+        "float",
+        "frozenset",
+        "hasattr",
+        "hash",
+        "hex",
+        "int",
+        "isinstance",
+        "issubclass",
+        "iter",
+        "len",
+        "list",
+        "map",
+        "max",
+        "min",
+        "next",
+        "object",
+        "oct",
+        "ord",
+        "pow",
+        "property",
+        "range",
+        "repr",
+        "reversed",
+        "round",
+        "set",
+        "slice",
+        "sorted",
+        "staticmethod",
+        "str",
+        "sum",
+        "super",
+        "tuple",
+        "type",
+        "zip",
+        "Ellipsis",
+        "False",
+        "None",
+        "NotImplemented",
+        "True",
     }
 )
+"""Functions of the language itself that a method may call, beside classes of errors."""
+_BUILT_IN: Final = frozenset(
+    name
+    for name, value in vars(builtins).items()
+    if name not in _COMPUTING and not (isinstance(value, type) and issubclass(value, BaseException))
+) | {"__builtins__"}
+_OF_CLASSES: Final = frozenset({"__match_args__", "__annotations__"})
+"""Attributes of a class by which a pattern, or a text that is evaluated, reaches what no source names."""
 _FRAMES: Final = frozenset(
     {
         "gi_frame",
@@ -127,7 +210,24 @@ _FRAMES: Final = frozenset(
 )
 _OF_LIBRARIES: Final = frozenset(
     {
+        "DirectoryPath",
+        "FilePath",
+        "Formatter",
+        "ForwardRef",
+        "ImportString",
+        "NewPath",
+        "TypeAdapter",
         "attrgetter",
+        "create_model",
+        "default_generator",
+        "dispatch_table",
+        "file_digest",
+        "format",
+        "format_map",
+        "get_type_hints",
+        "make_dataclass",
+        "save_npz",
+        "use_deterministic_algorithms",
         "methodcaller",
         "save",
         "savez",
@@ -160,7 +260,16 @@ _OF_LIBRARIES: Final = frozenset(
     }
 )
 """Names by which libraries on the list lead to files, clocks, addresses, and settings that outlive a question."""
-_OF_THE_WHOLE_PROCESS: Final = frozenset({("torch", "manual_seed"), ("torch", "seed"), ("random", "seed")})
+_OF_THE_WHOLE_PROCESS: Final = frozenset(
+    {
+        ("torch", "manual_seed"),
+        ("torch", "seed"),
+        ("torch", "compile"),
+        ("torch.random", "manual_seed"),
+        ("torch.random", "seed"),
+        ("torch.cuda", "Event"),
+    }
+)
 
 _PARTS_OF_THE_DOOR: Final = frozenset({"exact_sum", "noisy_sum", "discrete_gaussian"})
 """Names of mechanisms and of noise: a method's own would be handed what others contribute, or add nothing to it."""
@@ -182,7 +291,7 @@ def find_complaints(tree: ast.Module, package: str) -> Iterator[str]:
             yield from _of_import_from(node, package)
         elif isinstance(node, ast.Attribute):
             yield from _of_attribute(node, modules)
-        elif isinstance(node, ast.Name) and node.id in _BUILT_IN:
+        elif isinstance(node, ast.Name) and node.id in (_BUILT_IN if isinstance(node.ctx, ast.Load) else _OF_CLASSES):
             yield _at(node, f"uses {node.id}")
         elif isinstance(node, ast.Try | ast.With) and any(map(_asks, ast.walk(node))):
             yield _at(node, "asks where it could catch an error, or hear a warning")
@@ -190,6 +299,10 @@ def find_complaints(tree: ast.Module, package: str) -> Iterator[str]:
             yield _at(node, f"defines {node.name}")
         elif isinstance(node, ast.Global):
             yield _at(node, "writes to names of its module")
+        elif isinstance(node, ast.MatchClass):
+            yield from (_at(node, f"matches {name}") for name in node.kwd_attrs if name[0] == "_" or name in _FRAMES)
+        for text in _texts_of_types(node):
+            yield from find_complaints(text, package)
 
 
 def find_complaints_of_modules(module: ModuleType) -> Iterator[str]:
@@ -217,14 +330,14 @@ def _imported_of(tree: ast.Module, parent: str) -> Iterator[str]:
                 yield from (f"{module}.{name.name}" for name in node.names)
 
 
-def _at(node: ast.stmt | ast.expr, complaint: str) -> str:
+def _at(node: ast.stmt | ast.expr | ast.pattern, complaint: str) -> str:
     return f"line {node.lineno}: {complaint}"
 
 
 def _of_import(node: ast.Import, package: str) -> Iterator[str]:
     for name in node.names:
         root = name.name.partition(".")[0]
-        if root == PRODUCT or root not in LIBRARIES | {package}:
+        if root == PRODUCT or (root != package and not _is_listed(name.name)):
             yield _at(node, f"imports {name.name}")
 
 
@@ -235,10 +348,10 @@ def _of_import_from(node: ast.ImportFrom, package: str) -> Iterator[str]:
     root, _, rest = module.partition(".")
     if root == PRODUCT:
         yield from (_at(node, f"imports {name} of {module}") for name in names if not _is_open(module, rest, name))
-    elif root not in LIBRARIES | {package}:
+    elif root != package and not _is_listed(module):
         yield _at(node, f"imports {module}")
     elif root != package:
-        wrong = [name for name in names if name in _OF_LIBRARIES or _leads_elsewhere(module, name)]
+        wrong = [name for name in names if _is_closed(module, name)]
         yield from (_at(node, f"imports {name} of {module}") for name in wrong)
 
 
@@ -257,14 +370,13 @@ def _is_open(module: str, rest: str, name: str) -> bool:
 
 def _of_attribute(node: ast.Attribute, modules: dict[str, str]) -> Iterator[str]:
     name, of = node.attr, node.value
-    root = of.id if isinstance(of, ast.Name) else ""
+    path = _path_of(of, modules)
     if name.startswith("_") and name not in _PUBLIC_UNDERSCORES and not _is_own(of):
         yield _at(node, f"reaches for {name} of something else")
     if name in _FRAMES:
         yield _at(node, f"reaches for {name}")
-    if root in modules:
-        path = modules[root]
-        if name in _OF_LIBRARIES or (path, name) in _OF_THE_WHOLE_PROCESS or _leads_elsewhere(path, name):
+    if path:
+        if _is_closed(path, name):
             yield _at(node, f"uses {path}.{name}")
     elif name in _OF_LIBRARIES - {"load", "save", "seed_everything"}:
         yield _at(node, f"uses {name}")
@@ -273,7 +385,7 @@ def _of_attribute(node: ast.Attribute, modules: dict[str, str]) -> Iterator[str]
 def _asks(node: ast.AST) -> bool:
     """Tell whether something is yielded and an answer is used, or a question is yielded: contributions yield rows."""
     if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return | ast.NamedExpr | ast.Call):
-        return any(isinstance(part, ast.Yield) for part in ast.iter_child_nodes(node))
+        return any(isinstance(part, ast.Yield | ast.YieldFrom) for part in ast.iter_child_nodes(node))
     return isinstance(node, ast.Yield) and node.value is not None and "Ask(" in ast.unparse(node.value)
 
 
@@ -301,9 +413,44 @@ def _imported_modules(tree: ast.Module) -> dict[str, str]:
     return found
 
 
+def _path_of(value: ast.expr, modules: dict[str, str]) -> str:
+    """Return the module that an expression such as `torch.nn` names; empty where it names none."""
+    if isinstance(value, ast.Attribute):
+        parent = _path_of(value.value, modules)
+        path = f"{parent}.{value.attr}"
+        return path if parent and (path in sys.modules or _is_listed(path)) else ""
+    return modules.get(value.id, "") if isinstance(value, ast.Name) else ""
+
+
+def _texts_of_types(node: ast.AST) -> Iterator[ast.Module]:
+    """Yield the sources of annotations that are texts: whoever looks for types evaluates them."""
+    annotations = [getattr(node, name, None) for name in ("annotation", "returns")]
+    waiting: list[ast.AST] = [one for one in annotations if isinstance(one, ast.expr)]
+    for one in waiting:
+        if isinstance(one, ast.Constant) and isinstance(one.value, str):
+            with suppress(SyntaxError):
+                yield ast.parse(one.value)
+        elif not (isinstance(one, ast.Subscript) and ast.unparse(one.value).endswith("Literal")):
+            waiting += ast.iter_child_nodes(one)
+
+
+def _is_listed(module: str) -> bool:
+    """Tell whether a module of a library is on the list."""
+    return module in LIBRARIES | _PARTS_OF_LIBRARIES or module.startswith(_WITH_ALL_THEIR_PARTS)
+
+
+def _is_closed(module: str, name: str) -> bool:
+    """Tell whether a name of a module of a library leads to files, clocks, objects of others, or what all share."""
+    if name in _OF_LIBRARIES or (module, name) in _OF_THE_WHOLE_PROCESS or (module, name[:4]) == ("torch", "set_"):
+        return True
+    if module == "numpy.random":
+        return name not in _OF_NUMPY_RANDOM
+    return _leads_elsewhere(module, name)
+
+
 def _leads_elsewhere(module: str, name: str) -> bool:
-    """Tell whether a name of a library is a module of another that is not on the list, as `torch.os` is."""
+    """Tell whether a name of a library is a module that is not on the list, as `torch.os` and `numpy.lib` are."""
     if module.partition(".")[0] not in LIBRARIES or (module.startswith("torch") and "torch" not in sys.modules):
         return False
     found = getattr(importlib.import_module(module), name, None)
-    return isinstance(found, ModuleType) and found.__name__.partition(".")[0] not in LIBRARIES
+    return isinstance(found, ModuleType) and not _is_listed(found.__name__)

@@ -11,12 +11,16 @@ from datalens_service.base.fields import Frozen
 class PublicSource(Frozen):
     """Images that their owner declared public; the guarantee does not cover them."""
 
-    name: str = Field(default="", description="That the owner gave the set; empty for a run without a service.")
-    images: int = Field(ge=1, description="How many.")
-    class_names: tuple[str, ...] = Field(description="Of the public set; one class stands for images without labels.")
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="Of the pixels and labels, in their order.")
+    name: str = Field(default="", description="Name that the owner gave the set; empty for a run without a service.")
+    images: int = Field(ge=1, description="Number of public images.")
+    class_names: tuple[str, ...] = Field(
+        description="Classes of the public set; one class stands for images without labels."
+    )
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the pixels and labels, in their order.")
     license: str = Field(
-        default="", exclude_if=operator.not_, description="As the owner declared it, in words; empty if none was."
+        default="",
+        exclude_if=operator.not_,
+        description="Licence as the owner declared it, in words; empty if none was declared.",
     )
     verbatim: bool = Field(
         default=False, exclude_if=operator.not_, description="Whether these, or parts of them, are what is released."
@@ -30,7 +34,7 @@ class PublicEncoder(Frozen):
     """An encoder that was trained on other images; the guarantee does not cover these."""
 
     name: str
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="Of the file with its weights.")
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the file with its weights.")
 
 
 class PublicGenerator(Frozen):

@@ -39,9 +39,9 @@ class PartitionedPasses(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     num_units: int = Field(ge=1, description="Privacy units.")
-    batches: int = Field(ge=1, le=_MOST_BATCHES, description="Of one pass; a unit is in one of them.")
-    passes: int = Field(ge=1, le=_MOST_PASSES, description="In how many draws a unit takes part at most.")
-    units_zero_out: int = Field(ge=1, le=LARGEST_UNITS, description="Of all draws, in 1e-15 of μ².")
+    batches: int = Field(ge=1, le=_MOST_BATCHES, description="Batches of one pass; a unit is in one of them.")
+    passes: int = Field(ge=1, le=_MOST_PASSES, description="Draws in which a unit takes part, at most.")
+    units_zero_out: int = Field(ge=1, le=LARGEST_UNITS, description="Cost of all draws, in 1e-15 of μ².")
     units_replace_one: int = Field(ge=1, le=LARGEST_UNITS, description="The same when a unit is replaced.")
 
     @model_validator(mode="after")

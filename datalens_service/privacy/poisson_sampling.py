@@ -52,7 +52,7 @@ class PoissonSampling(BaseModel):
     numerator: int = Field(ge=1, le=2**COIN_BITS, description="Each is true with this probability, in 2^-53.")
     draws: int = Field(ge=1, le=_MOST_DRAWS, description="Releases that are paid for, spare ones included.")
     slack: int = Field(ge=1, lt=SLACK_UNITS_PER_DELTA, description="Charged beside the units, in 1e-18 of δ.")
-    units_zero_out: int = Field(ge=1, le=LARGEST_UNITS, description="Of all draws, in 1e-15 of μ².")
+    units_zero_out: int = Field(ge=1, le=LARGEST_UNITS, description="Cost of all draws, in 1e-15 of μ².")
     units_replace_one: int = Field(ge=1, le=LARGEST_UNITS, description="The same when a unit is replaced.")
 
     @classmethod

@@ -32,9 +32,9 @@ class SealedCharge(Finite):
     kind: Literal["charge", "recovered"] = Field(
         description="`recovered`: booked again from the log outside the database, after the database was restored."
     )
-    step: int | None = Field(description="Of the plan.")
-    label: str = Field(description="Of the mechanism.")
-    units: int = Field(ge=0, le=LARGEST_UNITS, description="In 1e-15 of μ².")
+    step: int | None = Field(description="Step of the plan.")
+    label: str = Field(description="Label of the mechanism.")
+    units: int = Field(ge=0, le=LARGEST_UNITS, description="Cost in 1e-15 of μ².")
     slack: int = Field(
         default=0, ge=0, le=LARGEST_UNITS, exclude_if=operator.not_, description="Beside the units, in 1e-18 of δ."
     )

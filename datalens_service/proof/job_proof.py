@@ -50,14 +50,16 @@ class _Recomputable(Finite):
     job_id: str
     card: Card
     plan: tuple[PlannedRelease, ...] = Field(min_length=1, description="All releases that were planned, in order.")
-    signature: Signature | None = Field(default=None, description="By the installation; None before it is handed out.")
+    signature: Signature | None = Field(
+        default=None, description="Signature of the installation; None before the proof is released."
+    )
 
 
 class JobProof(_Recomputable):
     """`privacy.json`, a function of released values and of what the owner declared public."""
 
     format: Literal["datalens-bundle/2"] = PROOF_FORMAT
-    charges: tuple[SealedCharge, ...] = Field(min_length=1, description="Of this job, in order.")
+    charges: tuple[SealedCharge, ...] = Field(min_length=1, description="Charges of this job, in order.")
     head: str = Field(description="Hash of the last charge.")
 
     @classmethod
@@ -92,13 +94,17 @@ class AccountFacts(Finite):
     id: str
     epsilon: Stated = Field(gt=0, description="Lifetime limit at δ.")
     delta: Stated = Field(gt=0, lt=1)
-    epsilon_spent: Stated = Field(ge=0, description="Of everything charged, rounded up.")
+    epsilon_spent: Stated = Field(ge=0, description="ε of everything charged, rounded up.")
     limit_units: int = Field(ge=0, le=LARGEST_UNITS)
     reserved_units: int = Field(ge=0, le=LARGEST_UNITS)
     charged_units: int = Field(ge=0, le=LARGEST_UNITS)
     reserved_slack: int = Field(default=0, ge=0, le=LARGEST_UNITS, exclude_if=operator.not_)
     charged_slack: int = Field(
-        default=0, ge=0, le=LARGEST_UNITS, exclude_if=operator.not_, description="Of sampled batches, in 1e-18 of δ."
+        default=0,
+        ge=0,
+        le=LARGEST_UNITS,
+        exclude_if=operator.not_,
+        description="Slack of sampled batches, in 1e-18 of δ.",
     )
     head: Head
 

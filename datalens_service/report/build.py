@@ -126,7 +126,7 @@ class MethodFacts(Frozen):
     spec: AllPublic[dict[str, Any]]
     plan: AllPublic[tuple[PlannedRelease, ...]]
     rationale: Public[str] = Field(default="", description="What its images look like.")
-    plugin: AllPublic[PluginOrigin | None] = Field(default=None, description="Of a plug-in.")
+    plugin: AllPublic[PluginOrigin | None] = Field(default=None, description="Package of a plug-in.")
     working_size: Public[str] = Field(default="", description="How much of large images it sees, if not all.")
 
 

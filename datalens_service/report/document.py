@@ -67,7 +67,7 @@ class Product(Finite):
 
     name: Public[str]
     version: Public[str]
-    commit: Public[str | None] = Field(description="Of the source, or SHA-256 of its files where it is not known.")
+    commit: Public[str | None] = Field(description="Commit of the source, or SHA-256 of its files if it is not known.")
 
     @classmethod
     def at_commit(cls, commit: str | None) -> Product:
@@ -216,19 +216,22 @@ class ReportDocument(Finite):
         "only, where there are some.",
     )
     anonymity: Public[Anonymity | None] = Field(
-        default=None, description="What speaks for and against; absent from reports of versions without it."
+        default=None, description="Arguments for and against anonymity; absent from reports of earlier versions."
     )
-    confusion: ConfusionTable | None = Field(default=None, description="Of a classifier, in the owner's copy only.")
+    confusion: ConfusionTable | None = Field(
+        default=None, description="Table of confusions of a classifier, in the owner's copy only."
+    )
     attacks: Public[AttacksSection | None] = Field(
         default=None, description="If the owner had asked for attacks by then."
     )
     individual_epsilon: AllPublic[IndividualSection | None] = Field(
-        default=None, description="Of a job that released a histogram of individual epsilon; covered by the guarantee."
+        default=None,
+        description="Figures of a job that released a histogram of individual epsilon; covered by the guarantee.",
     )
     privacy: Public[PrivacySection]
     method: Public[MethodSection]
     seal: Public[Seal]
-    signature: AllPublic[Signature | None] = Field(description="By the installation that made the report.")
+    signature: AllPublic[Signature | None] = Field(description="Signature of the installation that made the report.")
 
     @model_validator(mode="after")
     def _others_see_nothing_private(self) -> ReportDocument:

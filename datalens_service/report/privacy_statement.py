@@ -51,7 +51,7 @@ _ZERO_OUT, _REPLACE_ONE = NeighboringRelation.ZERO_OUT, NeighboringRelation.REPL
 class Point(Frozen):
     """A point of the ε-δ curve; ε is rounded up."""
 
-    chosen: Public[str] = Field(description="Why this δ.")
+    chosen: Public[str] = Field(description="Reason for this δ.")
     delta: Public[Stated]
     epsilon: Public[Stated]
 
@@ -82,7 +82,7 @@ class Lifetime(Frozen):
 
     limit: Stated
     spent: Stated = Field(description="Rounded up.")
-    reserved: Stated = Field(default=0.0, description="Of jobs that still run, rounded up.")
+    reserved: Stated = Field(default=0.0, description="Reserved for jobs that still run, rounded up.")
     remaining: Stated = Field(description="Rounded down.")
     delta: Stated
     linked: bool = Field(default=False, description="Whether other uploads share records with this one.")
@@ -144,7 +144,9 @@ class PrivacyFigures(Frozen):
     noise: Public[str]
     scope: Public[StatementScope]
     retention: Public[str]
-    lifetime: Lifetime | None = Field(default=None, description="For the owner; None for a run without a service.")
+    lifetime: Lifetime | None = Field(
+        default=None, description="Lifetime of the account, for the owner; None for a run without a service."
+    )
 
 
 class PrivacyStatement(PrivacyFigures):

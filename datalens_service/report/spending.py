@@ -23,7 +23,7 @@ class SpendPoint(Frozen):
     release: Public[str] = Field(description="The last of them.")
     units: Public[int] = Field(ge=0, description="Charged so far, in 1e-15 of μ².")
     mu: Public[Stated]
-    epsilon: Public[Stated] = Field(description="At the requested δ: a running account.")
+    epsilon: Public[Stated] = Field(description="ε at the requested δ; a running account.")
 
 
 class CurvePoint(Frozen):

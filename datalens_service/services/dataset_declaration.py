@@ -55,7 +55,7 @@ class DatasetForm(BudgetForm):
     """Fields of an upload beside the file."""
 
     name: Label | None = Field(
-        default=None, description="For people, printable; left out, it is the name of the file, or else the id."
+        default=None, description="Printable name for people; left out, it is the name of the file, or else the id."
     )
     class_names: tuple[str, ...] | None = Field(
         default=None,
@@ -124,8 +124,8 @@ class DatasetForm(BudgetForm):
     )
     encoding: Encoding | None = Field(
         default=None,
-        description="Of metadata without a byte order mark, and of names in archives that do not say theirs; left out, "
-        "UTF-8. It is never guessed.",
+        description="Encoding of metadata without a byte order mark, and of names in archives that do not state "
+        "theirs; left out, UTF-8. It is never guessed.",
     )
     label_column: Column | None = Field(
         default=None, description="Column of the metadata, or of a table, with the labels; left out, the usual names."

@@ -41,9 +41,9 @@ class ClassReview(BaseModel):
     # `message` is computed, so it is ignored where a review is read back.
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    classes: tuple[ReviewedClass, ...] = Field(description="In the order of the labels.")
+    classes: tuple[ReviewedClass, ...] = Field(description="Classes in the order of the labels.")
     unit: str = Field(description="Word for what the guarantee protects.")
-    num_units: int = Field(description="How many of them there are: n, which becomes public as well.")
+    num_units: int = Field(description="Their number n, which becomes public as well.")
     records_per_unit: int = Field(description="Most training images of one.")
     classes_per_unit: int = Field(description="Most classes that one belongs to.")
     width: int

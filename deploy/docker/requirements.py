@@ -1,4 +1,4 @@
-"""What an image installs: `python requirements.py EXTRA...` prints the requirements of these extras, one per line.
+"""The packages of an image: `python requirements.py EXTRA...` prints the requirements of these extras, one per line.
 
 With `--torch-cpu` it prints the pinned versions of torch and torchvision as the index of CPU builds names them instead.
 Both read pyproject.toml and requirements.lock of the working directory; the Dockerfile calls it.

@@ -191,3 +191,46 @@ def messages(capfd: pytest.CaptureFixture[str]) -> list[Any]:
 @pytest.mark.parametrize("broker_url", [None, "amqp://host", "sentinel://host"])
 def test_other_brokers_are_not_used(broker_url: str | None) -> None:
     assert allowed(RateLimits(broker_url), 60) == 10
+
+
+def send_wrong_keys(client: TestClient, count: int, **headers: str) -> list[int]:
+    wrong = {"Authorization": f"Bearer dlk_{'a' * 36}_00000000", **headers}
+    return [client.get("/v1/jobs", headers=wrong).status_code for _ in range(count)]
+
+
+def test_wrong_keys_of_one_address_are_held_up_and_right_ones_are_not(client: TestClient, now: list[float]) -> None:
+    assert send_wrong_keys(client, 30) == [401] * 10 + [429] * 20
+    refused = client.get("/v1/jobs", headers={"Authorization": "Bearer nonsense"})
+    assert (refused.status_code, refused.json()["code"]) == (429, "rate-limited")
+    assert 1 <= int(refused.headers["Retry-After"]) <= 10
+    assert "wrong keys" in refused.json()["detail"]
+    assert client.get("/v1/jobs").status_code == 200
+    assert client.post("/sign-in", data={"key": "dlk_wrong"}).status_code == 429
+    now[0] += 11
+    assert send_wrong_keys(client, 1) == [401]
+    assert client.post("/sign-in", data={"key": "dlk_wrong"}).status_code == 401
+
+
+def test_addresses_are_those_behind_trusted_proxies(settings: Settings, now: list[float]) -> None:
+    trusting = settings.model_copy(update={"trusted_proxies": "127.0.0.1 10.0.0.0/8"})
+    with TestClient(create_app(trusting), client=("127.0.0.1", 5000)) as proxied:
+        assert send_wrong_keys(proxied, 12, **{"X-Forwarded-For": "203.0.113.7"})[-1] == 429
+        assert send_wrong_keys(proxied, 1, **{"X-Forwarded-For": "203.0.113.8"}) == [401]
+        # What a client claims in front of its own address is believed by nobody.
+        assert send_wrong_keys(proxied, 1, **{"X-Forwarded-For": "198.51.100.1, 203.0.113.7, 10.0.0.2"}) == [429]
+        network = [f"2001:db8:1:2::{number}" for number in range(11)]
+        assert [send_wrong_keys(proxied, 1, **{"X-Forwarded-For": one})[0] for one in network][-2:] == [401, 429]
+    with TestClient(create_app(trusting), client=("192.0.2.1", 5000)) as direct:
+        sent = [send_wrong_keys(direct, 1, **{"X-Forwarded-For": f"203.0.113.{one}"})[0] for one in range(11)]
+        assert sent == [401] * 10 + [429]
+
+
+@pytest.mark.redis
+def test_hosts_whose_clocks_differ_share_one_window(redis_server: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, ahead = RateLimits(redis_server.url), RateLimits(redis_server.url)
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    assert [here.count("key", 60).remaining for _ in range(5)] == [9, 8, 7, 6, 5]
+    monkeypatch.setattr(time, "time", lambda: 3 * 86400.0)
+    assert allowed(ahead, 60) == 5
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    assert allowed(here, 60) == 0

@@ -1,6 +1,7 @@
 """Real proxies, set up as docs/deploy.md says, in front of `datalens serve`."""
 
 import re
+import socket
 import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -88,3 +89,21 @@ def test_a_root_path_that_is_none_is_refused(datalens: Callable[..., Result], pa
     assert ended.exit_code == 2
     said = " ".join(ended.stderr.replace("│", " ").split())
     assert ("'--root-path'" in said, "like /datalens or /lab/datalens" in said) == (True, True)
+
+
+@pytest.mark.parametrize("program", ["nginx", "caddy"])
+def test_a_head_that_does_not_come_is_given_up_by_the_proxy(
+    program: str, service: RunningService, tmp_path: Path
+) -> None:
+    proxy = ReverseProxy(
+        program, tmp_path, service.port, lambda lines: re.sub(r"(?<=header)(\S*) 10s", r"\1 1s", lines)
+    )
+    address = httpx2.URL(proxy.url)
+    trusted = ssl.create_default_context(cafile=str(proxy.certificate))
+    with (
+        socket.create_connection((address.host, address.port), timeout=240) as plain,
+        trusted.wrap_socket(plain, server_hostname=address.host) as connection,
+    ):
+        connection.sendall(b"GET /datalens/livez HTTP/1.1\r\nHost: localhost\r\n")
+        assert not connection.recv(65536).startswith(b"HTTP/1.1 200")
+    proxy.stop()

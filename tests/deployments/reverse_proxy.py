@@ -60,7 +60,8 @@ class ReverseProxy:
     def _caddy(self, lines: str, folder: Path) -> list[str]:
         tls = f"localhost:{self._port} {{\n    tls {self.certificate} {self.certificate}"
         path = folder / "Caddyfile"
-        path.write_text("{\n    admin off\n    auto_https disable_redirects\n}\n" + lines.replace("example.org {", tls))
+        options = "{\n    admin off\n    auto_https disable_redirects\n"
+        path.write_text(lines.replace("{\n", options, 1).replace("example.org {", tls))
         return [self._program, "run", "--config", str(path), "--adapter", "caddyfile"]
 
 

@@ -4,6 +4,7 @@ import functools
 import logging
 import os
 import tempfile
+import warnings
 from contextlib import nullcontext
 from contextvars import ContextVar
 from pathlib import Path
@@ -14,6 +15,9 @@ import torch
 
 from datalens_service.jobs.private_folder import PrivateFolder
 from datalens_service.mechanisms import private_records
+from datalens_service.mechanisms.vaults import Vaults
+from datalens_service.methods.descent import dp_sgd_run, unit_gradients
+from datalens_service.methods.descent.dp_sgd_run import Descent
 from datalens_service.methods.last_layer import scattering
 from datalens_service.methods.sums import moments
 from datalens_service.methods.voting import training_run
@@ -26,6 +30,7 @@ from .plant import around, change, plant, replaces
 class_vectors, class_residuals = moments.class_vectors, moments.class_residuals
 layer_gradients, encoded_features = scattering.layer_gradients, scattering.encoded_features
 estimate_means = GaussianFit.estimate_means
+gradients_of_units, descend = unit_gradients.unit_gradients, dp_sgd_run.descend
 
 
 def _brightness(rows: Any) -> float:
@@ -194,3 +199,46 @@ def records_are_written_to(patch):
 
     patch.setattr(private_records, "read_only", flagged)
     patch.setattr(moments, "class_vectors", darkening)
+
+
+HEARD: list[Any] = []
+"""Warnings since the last step of a descent."""
+
+
+def warning_gradients(rows, gradients):
+    """The mean gradients of units, and a warning of one that is long."""
+    for chunk in gradients_of_units(rows, gradients):
+        if (chunk.norm(dim=1) > 1).any():
+            warnings.warn("a gradient is longer than the others should be", stacklevel=2)
+        yield chunk
+
+
+def audible_release(self, handle, mechanism, contribution, released, **charged):
+    """A release that is not silent, so that developers see what numpy says."""
+    return self.of(handle).release(mechanism, contribution, released, **charged)
+
+
+def descend_listening(parameters, plan, records, inputs):
+    """Ask for gradients, and note the warnings meanwhile."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = lambda message, *_: HEARD.append(message)
+        return (yield from descend(parameters, plan, records, inputs))
+
+
+@plant("learning rate halved where a warning was heard round a release", "R4")
+def steps_are_halved_where_a_warning_was_heard(patch):
+    """Whoever hears of long gradients takes shorter steps from then on; the driver is silent no more."""
+    set_rate = Descent._set_learning_rate
+
+    def halve(self: Descent, step: int) -> None:
+        set_rate(self, step)
+        for group in self._optimizer.param_groups:
+            group["lr"] *= 0.5 if HEARD else 1.0
+        HEARD.clear()
+
+    patch.setattr(Vaults, "release", audible_release)
+    patch.setattr(unit_gradients, "unit_gradients", warning_gradients)
+    patch.setattr(dp_sgd_run, "descend", descend_listening)
+    patch.setattr(Descent, "_set_learning_rate", halve)
+    HEARD.clear()

@@ -39,7 +39,7 @@ def download(
     context: typer.Context,
     job_id: options.JobId,
     file_format: Annotated[
-        FileFormat, typer.Option("--format", help="Of the images; of a classifier: safetensors or onnx.")
+        FileFormat, typer.Option("--format", help="Format of the images, or of a classifier: safetensors or onnx.")
     ] = "npz",
     synthetic_images: options.DrawnImages = None,
     per_class: Annotated[
@@ -166,7 +166,7 @@ def push(
         typer.Option("--folder", help="Write the same files into this new folder instead.", file_okay=False),
     ] = None,
     file_format: Annotated[
-        FileFormat, typer.Option("--format", help="Of the images; the Hub shows parquet.")
+        FileFormat, typer.Option("--format", help="Format of the images; the Hub shows parquet.")
     ] = "parquet",
     synthetic_images: options.DrawnImages = None,
     title: Annotated[str | None, typer.Option("--title", help="Public name of the data set.")] = None,

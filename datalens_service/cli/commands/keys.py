@@ -31,8 +31,8 @@ tenants_app = typer.Typer(help="Tenants; for the operator, on the machine of the
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Option("--name", help="Whose key it is.")],
-    role: Annotated[RoleName, typer.Option("--role", help="What it may do; see docs/api.md.")] = "owner",
+    name: Annotated[str, typer.Option("--name", help="Name of the key's owner.")],
+    role: Annotated[RoleName, typer.Option("--role", help="Role of the key; see docs/api.md.")] = "owner",
     tenant: Annotated[str, typer.Option("--tenant", help="Name or id of its tenant.")] = "default",
     days: Annotated[
         int | None,

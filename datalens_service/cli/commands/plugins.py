@@ -40,7 +40,7 @@ def list_(as_json: options.AsJson = False) -> None:
 @app.command()
 def check(
     name: Annotated[str, typer.Argument(help="Name of the plug-in.")],
-    kind: Annotated[PluginKind, typer.Option("--kind", help="What the plug-in is.")] = "method",
+    kind: Annotated[PluginKind, typer.Option("--kind", help="Kind of plug-in.")] = "method",
     settings: options.Settings = None,
     steps: Annotated[
         int,

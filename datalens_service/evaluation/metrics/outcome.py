@@ -39,7 +39,7 @@ class Basis(Frozen):
 
     extractor: Public[str] = Field(description="Network whose features are compared.")
     weights_sha256: Public[str] = Field(
-        description="Of the extractor's weights, hexadecimal; of a plug-in, of its module."
+        description="SHA-256 of the extractor's weights, or of the module of a plug-in, hexadecimal."
     )
     library: Public[str] = Field(description="What computed the figure, with its version.")
     synthetic_images: Public[int] = Field(ge=1)

@@ -39,10 +39,10 @@ class DpGan(Method):
     )
     steps: Integer = Field(default=20, ge=1, le=10_000, description="Gradients of the discriminator.")
     sampling: Literal["none", "poisson"] = Field(
-        default="none", description="As of `dp_sgd`; poisson only without a warm start."
+        default="none", description="Sampling as in `dp_sgd`; poisson only without a warm start."
     )
-    batch: Integer | None = Field(default=None, ge=1, description="Of poisson: expected units in a batch.")
-    slack: Number = Field(default=0.05, gt=0, le=0.5, description="Of poisson: part of δ that is charged beside μ².")
+    batch: Integer | None = Field(default=None, ge=1, description="Expected units in a batch of poisson sampling.")
+    slack: Number = Field(default=0.05, gt=0, le=0.5, description="Part of δ that poisson sampling charges beside μ².")
     clip_norm: Number = Field(default=1.0, gt=0, le=1000, description="Largest L2 norm of a unit's gradient; public.")
     noise_multiplier: Number | None = Field(
         default=None, gt=0, le=1e6, description="σ over clip_norm; left out, the smallest with which `steps` fit."

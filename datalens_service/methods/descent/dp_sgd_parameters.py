@@ -64,7 +64,7 @@ class DpSgdParameters(Method):
     batch: Integer | None = Field(
         default=None,
         ge=1,
-        description="Of poisson: expected units in a batch; of partition: units in one. Left out, a hundredth of all.",
+        description="Units in a batch: expected with poisson, exact with partition. Left out, a hundredth of all.",
     )
     noise: Literal["gaussian", "von_mises_fisher"] = Field(
         default="gaussian",
@@ -76,10 +76,9 @@ class DpSgdParameters(Method):
         default=None,
         gt=0,
         le=1e6,
-        description="Of von_mises_fisher: concentration of the noise; left out, the largest with which `steps` fit "
-        "into ε.",
+        description="Concentration of von_mises_fisher noise; left out, the largest with which `steps` fit into ε.",
     )
-    slack: Number = Field(default=0.05, gt=0, le=0.5, description="Of poisson: part of δ that is charged beside μ².")
+    slack: Number = Field(default=0.05, gt=0, le=0.5, description="Part of δ that poisson sampling charges beside μ².")
     clip_norm: Number = Field(default=1.0, gt=0, le=1000, description="Largest L2 norm of a unit's gradient; public.")
     noise_multiplier: Number | None = Field(
         default=None,
@@ -92,10 +91,10 @@ class DpSgdParameters(Method):
         description="- `none`\n- `topk`: the largest coordinates of a gradient, a share `keep` of all\n"
         "- `normtopk`: the largest coordinates that hold at most a share `keep` of its squared norm",
     )
-    keep: Number = Field(default=1.0, gt=0, le=1, description="Of topk and normtopk.")
+    keep: Number = Field(default=1.0, gt=0, le=1, description="Share that topk and normtopk keep.")
     optimizer: Literal["sgd", "adam"] = "sgd"
     learning_rate: Number = Field(default=0.5, gt=0, le=1000)
-    momentum: Number = Field(default=0.9, ge=0, lt=1, description="Of sgd; adam has its own.")
+    momentum: Number = Field(default=0.9, ge=0, lt=1, description="Momentum of sgd; adam has its own.")
     learning_rate_schedule: Literal["constant", "linear"] = Field(
         default="constant",
         exclude_if=_is_constant,

@@ -108,8 +108,8 @@ class DirectionsSummary(BaseModel):
 
     kappa: float = Field(description="Concentration of the noise: density ∝ exp(kappa · cosine).")
     mean_cosine: float = Field(description="Between a direction and its noisy one, on average; approximate.")
-    batches: int = Field(description="Of one pass; a unit is in one of them.")
-    passes: int = Field(description="How often a unit takes part at most.")
+    batches: int = Field(description="Batches of one pass; a unit is in one of them.")
+    passes: int = Field(description="Passes in which a unit takes part, at most.")
     pure_epsilon: Stated = Field(description="ε at δ = 0 of all passes when a unit is emptied.")
     pure_epsilon_replace_one: Stated = Field(description="The same when a unit is replaced: 2·kappa for each pass.")
 

@@ -46,9 +46,9 @@ class RejectionOrDiffusion(Method):
     )  # fmt: skip
 
     name: Literal["rejection_or_diffusion"] = "rejection_or_diffusion"
-    drawings: Rejection = Field(default=Rejection(), description="Of images that are drawings.")
+    drawings: Rejection = Field(default=Rejection(), description="Parameters for images that are drawings.")
     objects: Diffusion = Field(
-        default=Diffusion(), description="Of other images. Its warm start is the method `rejection`."
+        default=Diffusion(), description="Parameters for other images. The warm start is the method `rejection`."
     )
 
     @model_validator(mode="after")

@@ -68,10 +68,12 @@ class Guided(Method):
     momentum: Number = Field(default=0.9, ge=0, lt=1)
     averaging: Number = Field(default=0.9, ge=0, lt=1, description="Decay of the average of weights.")
     error_norm: Number = Field(default=0.7, gt=0, le=2, description="Largest length of a record's error.")
-    hidden_units: Integer = Field(default=64, ge=2, le=1024, description="Of the classifier's dense layer.")
+    hidden_units: Integer = Field(default=64, ge=2, le=1024, description="Width of the classifier's dense layer.")
     samples: Integer = Field(default=60_000, ge=100, le=1_000_000, description="Released samples it first learns from.")
-    epochs: Integer = Field(default=4, ge=1, le=100, description="How often it sees each of them.")
-    spread: Number = Field(default=2.0, gt=0, le=10, description="How much wider samples lie than records, at most.")
+    epochs: Integer = Field(default=4, ge=1, le=100, description="Passes over them.")
+    spread: Number = Field(
+        default=2.0, gt=0, le=10, description="Largest factor by which samples spread wider than records."
+    )
     least_spread: Number | None = Field(
         default=None,
         gt=0,

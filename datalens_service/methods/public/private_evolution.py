@@ -50,12 +50,12 @@ class PrivateEvolution(Method):
     name: Literal["private_evolution"] = "private_evolution"
     generator: str = Field(
         pattern=r"^[A-Za-z0-9_.-]{1,64}$",
-        description="Of an installed package (`datalens plugins list`), which makes and varies images.",
+        description="Generator of an installed package (`datalens plugins list`), which makes and varies images.",
     )
     encoder: Annotated[AnyEncoder, Field(discriminator="name"), BeforeValidator(named)] = Field(
         default=ScatteringEncoder(), description="Public function by which images are near each other."
     )
-    rounds: Integer = Field(default=4, ge=1, le=50, description="Of votes, which share μ² evenly.")
+    rounds: Integer = Field(default=4, ge=1, le=50, description="Rounds of votes, which share μ² evenly.")
     candidates: Integer | None = Field(
         default=None,
         ge=2,

@@ -58,7 +58,7 @@ class Shapes(Method):
     subspace_dimensions: Integer = Field(default=60, ge=1, le=512, description="In which classes differ in width.")
     means_share: Number = Field(default=0.15, gt=0, lt=1, description="Share of μ² for class counts and means.")
     shared_share: Number = Field(default=0.30, gt=0, lt=1, description="Share of μ² for what all classes share.")
-    spread: Number = Field(default=1.15, gt=0, le=10, description="How much wider samples lie than records.")
+    spread: Number = Field(default=1.15, gt=0, le=10, description="Factor by which samples spread wider than records.")
     accepted: Number = Field(
         default=0.25, ge=0.1, le=1, description="Share of samples that are handed out: the sharpest."
     )

@@ -50,7 +50,7 @@ class PateGan(VotingMethod):
     )
     discriminator_steps: Integer = Field(default=5, ge=1, le=100, description="n_S: of the student, per batch scored.")
     discriminator_learning_rate: Number = Field(default=1e-3, gt=0, le=1, description="Adam's.")
-    generator_steps: Integer = Field(default=1, ge=1, le=100, description="Of the generator, per batch scored.")
+    generator_steps: Integer = Field(default=1, ge=1, le=100, description="Steps of the generator per scored batch.")
     remembered_steps: Integer = Field(
         default=20, ge=1, le=1000, description="Batches with their released scores that the student learns from."
     )

@@ -29,8 +29,10 @@ class OnnxEncoder(Encoder):
     """The file by its hash, and its number of features; only its owner knows what it was trained on."""
 
     name: Literal["onnx"] = ONNX
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="Of the file.")
-    features: Integer = Field(ge=1, le=MOST_FEATURES, description="Of one image, as the upload found.")
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the file.")
+    features: Integer = Field(
+        ge=1, le=MOST_FEATURES, description="Number of features of one image, as the upload found."
+    )
 
     @classmethod
     def read(cls, content: bytes) -> Self:
