@@ -153,7 +153,7 @@ class EmbeddedRun:
         try:
             return execute(self.database, self.artifacts, self.settings, lease, observe, ReadyRanks(process_group))
         except (ShutdownRequested, RankLost):
-            leases.release(self.database, lease)
+            leases.give_back(self.database, lease)
             raise
 
     def deliver(self, job: Job, dataset: StoredDataset) -> dict[str, Path]:

@@ -112,7 +112,7 @@ def test_a_run_that_is_killed_again_and_again_pays_once_and_draws_no_more_than_p
             made = run(SPEC, records, account=boundaries(account) if kills < 8 else account, plan=plan).steps_made
             break
         except (_Killed, BudgetExceeded):
-            leases.release(database, lease)
+            leases.give_back(database, lease)
     block = plan.releases[0].mechanism.block()
     assert block is not None
     charges = [entry for entry in journal_of(database, job.dataset_id) if entry.kind == EntryKind.CHARGE]
