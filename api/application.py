@@ -72,6 +72,7 @@ from datalens_service.services.waiting import check_workers
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import check_clock
 from datalens_service.store.datasets.artifacts import ArtifactStore
+from datalens_service.store.datasets.record_files import RecordStore
 from datalens_service.store.installation import signing_key
 
 _KEYED: Final = (
@@ -217,18 +218,21 @@ def _open(settings: Settings, stopping: threading.Event) -> Services:
         signing_key=key.public,
         limits=RequestLimits(settings),
         ledger_check=ledger_check,
-        surroundings=Surroundings(settings, _list_checks(readiness, artifacts, dispatcher), stopping),
+        surroundings=Surroundings(settings, _list_checks(settings, readiness, artifacts, dispatcher), stopping),
         stopping=stopping,
         validator=Validator(database, settings),
         openid_provider=OpenIdProvider(settings) if settings.oidc_issuer else None,
     )
 
 
-def _list_checks(database: Database, artifacts: ArtifactStore, dispatcher: Dispatcher) -> dict[str, Callable[[], None]]:
+def _list_checks(
+    settings: Settings, database: Database, artifacts: ArtifactStore, dispatcher: Dispatcher
+) -> dict[str, Callable[[], None]]:
     """List the checks of everything that the service needs besides its disks."""
     return {
         "database": database.check_certificate,
         "artifact_store": artifacts.check,
+        "record_store": RecordStore(settings).check,
         "broker": dispatcher.check,
         "clock": partial(check_clock, database),
         "workers": partial(check_workers, database, time.monotonic()),

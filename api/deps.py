@@ -27,7 +27,7 @@ from datalens_service.services.ledger_check import LedgerCheck
 from datalens_service.services.predictions import Predictions
 from datalens_service.services.synthetic_files import SyntheticFiles
 from datalens_service.services.validation_queue import Validator
-from datalens_service.store.access import browser_sessions, keys, tenants
+from datalens_service.store.access import browser_sessions, keys, quotas, tenants
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.artifacts import ArtifactStore
@@ -104,6 +104,8 @@ def caller(
         usable = {name: value for name, value in request.path_params.items() if re.fullmatch(IDENTIFIER, value)}
         with services.database.connection() as connection:
             tenants.check_owned(connection, key.tenant_id, usable)
+            requests = quotas.read_requests_per_minute(connection, key.tenant_id)
+        services.limits.count_tenant(key.tenant_id, requests)
         yield key
 
 

@@ -22,9 +22,7 @@ from datalens_service.report.drawing import Element, canvas, line, mark, polylin
 PAGE: Final = RESULTS / "ablations.md"
 DRAWING: Final = ROOT / "docs" / "images" / "voting.svg"
 NOTES: Final = ROOT / "benchmarks" / "ablations.md"
-DATASETS: Final = {
-    "mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "signs": "hand signs", "hundred": "pairs of digits",
-}  # fmt: skip
+DATASETS: Final = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "signs": "hand signs", "hundred": "two digits"}
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 670, 16, 300
 _COLOURS: Final = ("#0a6a66", "#c2571a", "#4b5fa8", "#8a8f94", "#b9a13c", "#9c2f1d")

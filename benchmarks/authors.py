@@ -36,12 +36,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from benchmarks.earlier_judge import earlier_accuracy
 from benchmarks.environment import dataset, provenance, with_records
 from benchmarks.fidelity import Fidelity
 from benchmarks.gpu import PARTS, take
 from benchmarks.kept_results import print_result
 from benchmarks.rows import PRESETS
-from benchmarks.utility import accuracy_of, trained_on
+from benchmarks.utility import accuracy_of
 from benchmarks.voting_runs import generators
 from datalens_service.data import shard_batches
 from datalens_service.data.dataset import Dataset, Images, Labels
@@ -246,7 +247,8 @@ def last_and_best(accuracies: Iterable[float]) -> dict[str, float]:
 
 def standard(drawn: Images, labels: Labels, data: Dataset, options: argparse.Namespace) -> dict[str, float]:
     """Accuracy of the standard CNN."""
-    return last_and_best(trained_on(drawn, labels, data, 1 + epoch, options.seed) for epoch in range(options.epochs))
+    epochs = range(1, options.epochs + 1)
+    return last_and_best(earlier_accuracy(drawn, labels, data, count, options.seed) for count in epochs)
 
 
 def by_sgd(drawn: Images, labels: Labels, data: Dataset, options: argparse.Namespace) -> Iterator[float]:

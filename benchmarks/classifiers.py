@@ -34,8 +34,9 @@ from torch.nn import functional
 from benchmarks.environment import dataset, provenance, public_set, without_test_images
 from benchmarks.fixed_extractor import pixels
 from benchmarks.kept_results import print_result
-from benchmarks.panel import Cell, Score, draw, tested
+from benchmarks.panel import Cell, draw, tested
 from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.evaluation.metrics.outcome import Score
 from datalens_service.mechanisms import GradientSum
 from datalens_service.methods import DpSgd
 from datalens_service.methods.descent.unit_gradients import whole_units

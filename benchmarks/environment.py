@@ -27,6 +27,8 @@ SCHEMAS = {
     "cifar10": Schema(channels=3, height=32, width=32, class_names=_TEN, num_units=50_000),
     "smiles64": Schema(channels=1, height=64, width=64, class_names=("no", "yes"), num_units=11_000),
     "digits": Schema(channels=1, height=8, width=8, class_names=_TEN, num_units=1_438),
+    "bccd": Schema(channels=3, height=32, width=32, class_names=("Platelets", "RBC", "WBC"), num_units=3_907),
+    "signs": Schema(channels=3, height=64, width=64, class_names=_TEN, num_units=1_651),
 }
 """Shapes of public sets, for what is planned without their images."""
 

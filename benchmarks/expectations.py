@@ -72,7 +72,7 @@ def score(released: Any, data: Dataset, options: argparse.Namespace, seed: int) 
         predicted = released.predict(data.test.images).argmax(axis=1)
         return round(100 * float(np.mean(predicted == data.test.labels)), 2)
     images, labels = released.draw_training_set(options.images, seed=seed)
-    return round(trained_on(images, labels, data, options.epochs, seed), 2)
+    return round(trained_on(images, labels, data, seed), 2)
 
 
 def measure(options: argparse.Namespace) -> Measured:
@@ -91,7 +91,7 @@ def measure(options: argparse.Namespace) -> Measured:
         training_seconds=max(0.1, round(float(np.mean([seconds for _, seconds in runs])), 1)),
         calibration_seconds=round(measure_machine(), 5),
         synthetic_images=options.images if method.result == "generator" else 0,
-        epochs=options.epochs,
+        judge=2,
         commit=provenance()["commit"],
         machine=provenance()["machine"],
         channels=schema.channels,
@@ -174,7 +174,8 @@ def adopt(
         training_seconds=timing["seconds"],
         calibration_seconds=calibration_of(timing["machine"]),
         synthetic_images=row["synthetic_images"],
-        epochs=row["epochs"],
+        epochs=row.get("epochs", 0),
+        judge=row.get("judge", 1),
         commit=row["commit"],
         machine=timing["machine"],
     )
@@ -199,7 +200,6 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=100, help="of a check")
     parser.add_argument("--images", type=int, default=30_000)
-    parser.add_argument("--epochs", type=int, default=2)
     options = parser.parse_args()
     if options.what == "check":
         print_result(check(options))

@@ -25,8 +25,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from benchmarks.earlier_judge import earlier_accuracy
 from benchmarks.environment import PARTITION_KEY, ROOT, dataset, provenance
-from benchmarks.utility import trained_on
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.methods.driver import Training
 from datalens_service.methods.script import ExecutionOptions, RunInputs
@@ -109,7 +109,8 @@ def measure(part: Part, data: Dataset, device: str, images: int) -> dict[str, An
         "noise_stddev": plan.releases[-1].mechanism.noise_stddev,
         "votes": training.made, "votes_paid_for": plan.steps, "seconds": round(seconds, 1),
         "peak_gpu_bytes": _peak(device), "synthetic_images": images,
-        "accuracy": round(trained_on(drawn, labels, data, 3, 0), 2), "brightness": round(float(np.mean(drawn)), 2),
+        "accuracy": round(earlier_accuracy(drawn, labels, data, 3, 0), 2),
+        "brightness": round(float(np.mean(drawn)), 2),
     }  # fmt: skip
 
 

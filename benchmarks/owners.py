@@ -144,7 +144,7 @@ def referenced(data: Dataset, epsilon: float) -> dict[str, Any]:
     real, wanted = tested(data)
     network = trained(
         images, labels, data.schema.num_classes,
-        epochs=settings.epochs, seed=0, device="cpu", batch_size=settings.batch_size,
+        steps=settings.steps, seed=0, device="cpu", batch_size=settings.batch_size,
     )  # fmt: skip
     found = labelled(network, real, "cpu")
     return {

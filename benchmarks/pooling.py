@@ -35,13 +35,13 @@ def pool(row: Row, others: Iterable[Row]) -> Row:
 
 
 def cell(row: Row) -> tuple[Any, ...]:
-    """What a row measures, apart from the number of images and epochs."""
+    """What a row measures, apart from the number of images and how the classifier was trained."""
     return row["dataset"], row["epsilon"], row["method"], tuple(row["settings"])
 
 
 def protocol(row: Row) -> tuple[Any, ...]:
     """What rows have in common that may be pooled."""
-    return *cell(row), row["synthetic_images"], row["epochs"]
+    return *cell(row), row["synthetic_images"], row.get("epochs"), row.get("judge", 1)
 
 
 def _seeds(row: Row) -> range:

@@ -5,7 +5,7 @@
     python -m benchmarks.utility --row warm --set student_learning_rate=1e-4 --held-out
 
 `--row` is a key of `benchmarks.rows.ROWS`, `floor` (noisy class averages) or `ceiling` (real images, no ε). Last
-epoch, mean and spread over seeds, nothing selected on test data. A run with a warm start is measured before and after
+step, mean and spread over seeds, nothing selected on test data. A run with a warm start is measured before and after
 its votes.
 
 `--held-out` is for choosing settings: 50,000 training images, judged by the other 10,000; no test image is read.
@@ -40,9 +40,9 @@ from benchmarks.grids import write
 from benchmarks.kept_models import KeptModels
 from benchmarks.kept_results import print_result
 from benchmarks.rows import ROWS, Row
-from datalens_service.data.dataset import Dataset
+from datalens_service.data.dataset import Dataset, Images
 from datalens_service.evaluation.metrics import downstream
-from datalens_service.evaluation.metrics.baselines import class_average_accuracy
+from datalens_service.evaluation.metrics.baselines import class_average_score
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.spec import TrainingSpec
@@ -51,10 +51,10 @@ from datalens_service.training import run
 FLOOR, CEILING = "floor", "ceiling"
 
 
-def trained_on(images: np.ndarray, labels: np.ndarray, data: Dataset, epochs: int, seed: int) -> float:
+def trained_on(images: Images, labels: downstream.Targets, data: Dataset, seed: int) -> float:
     """The standard CNN trained on `images`, tested on the real test split."""
     classes = data.schema.num_classes
-    return accuracy_of(downstream.trained(images, labels, classes, epochs=epochs, seed=seed, device="cpu"), data)
+    return accuracy_of(downstream.trained(images, labels, classes, seed=seed, device="cpu"), data)
 
 
 def accuracy_of(network: nn.Module, data: Dataset) -> float:
@@ -79,7 +79,7 @@ def measured(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]
             write(generators[chosen.title], options.grids, options.dataset, options.row, options.epsilon)
         for title, generator in generators.items():
             images, labels, drawing_seconds = drawn(generator, options.images, seed)
-            scores.setdefault(title, []).append(trained_on(images, labels, data, options.epochs, seed))
+            scores.setdefault(title, []).append(trained_on(images, labels, data, seed))
             if seed == options.first_seed:
                 fidelities[title] = {"drawing_seconds": drawing_seconds} | fidelity.of(images, labels)
     spent = statistics.mean(seconds) if len(seconds) == options.seeds else None
@@ -116,8 +116,8 @@ def floor(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]:
     budget = {"epsilon": options.epsilon, "delta": options.delta}
     if data.test is None:
         raise SystemExit("the set has no test images")
-    classes = data.schema.num_classes
-    values = [class_average_accuracy(data.train, data.test, classes, seed=seed, **budget) for seed in seeds(options)]
+    scores = [class_average_score(data.train, data.test, data.schema, seed=seed, **budget) for seed in seeds(options)]
+    values = [score.accuracy for score in scores]
     return [
         line(options, "floor A: noisy class averages", values, None) | fidelity_on(options, data).of_class_averages()
     ]
@@ -126,7 +126,7 @@ def floor(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]:
 def ceiling(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]:
     """The standard CNN on the real training images."""
     real = data.train
-    values = [trained_on(real.images, real.labels, data, options.epochs, seed) for seed in seeds(options)]
+    values = [trained_on(real.images, real.labels, data, seed) for seed in seeds(options)]
     row = line(options, "ceiling: real images", values, None) | fidelity_on(options, data).of_real_images()
     return [row | {"epsilon": None, "delta": None, "relation": None, "synthetic_images": 0}]
 
@@ -158,7 +158,7 @@ def line(options: argparse.Namespace, title: str, values: Sequence[float], secon
         "accuracies": [round(value, 2) for value in values],
         **({"judged_by": "training images left out"} if options.held_out else {}),
         "synthetic_images": options.images,
-        "epochs": options.epochs,
+        "judge": 2,
         "seconds": round(seconds, 1) if seconds is not None else None,
     }
 
@@ -174,7 +174,6 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=0, help="of those; the table pools lines of others")
     parser.add_argument("--images", type=int, default=30_000)
-    parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--held-out", action="store_true", help="judge by training images that were left out")
     parser.add_argument("--grids", type=Path, metavar="FOLDER", help="also draw the first samples of the first seed")
     parser.add_argument("--models", type=Path, metavar="FOLDER", help="keep generators, and use those kept")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.utility import trained_on
+from benchmarks.earlier_judge import earlier_accuracy
 from datalens_service.data.dataset import Dataset
 from datalens_service.mechanisms import Account
 from datalens_service.methods import DataLens, ExecutionOptions
@@ -83,7 +83,7 @@ def curve(
     points = []
     for votes, seconds, model in generators(training, plan.steps, noise, at):
         images, labels = model.sample(judged.images, seed=seed)
-        accuracy = trained_on(images, labels, data, judged.epochs, seed)
+        accuracy = earlier_accuracy(images, labels, data, judged.epochs, seed)
         points.append({"images": votes * method.images_per_step, "accuracy": round(accuracy, 2), "seconds": seconds})
     return points
 

@@ -44,6 +44,7 @@ _OF_IMAGES: Final = (
     "epochs",
     "batch_size",
     "seeds",
+    "mirrored",
     "stronger_classifier",
     "fidelity",
     "fidelity_images",

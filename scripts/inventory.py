@@ -74,7 +74,7 @@ def write_licenses(needs: Mapping[str, set[str]]) -> str:
 
 
 def find_license(package: Distribution) -> str:
-    """Return the licence that a package states: an expression, else its classifiers, else the first line of its text."""
+    """Return the licence that a package states: an expression, its classifiers, or the first line of its text."""
     metadata = package.metadata
     if expression := metadata.get("License-Expression"):
         return str(expression)

@@ -228,7 +228,7 @@ def test_the_owners_view_alone_reads_private_figures() -> None:
     assert readers() == {
         *("build.owner_view", "evaluate.with_caveats", "evaluate.with_outcome"),
         # Of how many images a figure is: in its name, and in what is said of persons.
-        *("accuracy._upper_bound", "assembly._check_count", "reference.test_reference", "reference.fidelity_reference"),
+        *("accuracy._real", "assembly._check_count", "reference.test_reference", "reference.fidelity_reference"),
         *("reference._caveats_of_test", "reference._caveats_of_holdout"),
     }
 

@@ -8,7 +8,7 @@ from api.deps import LARGEST, After, ObjectId, ServicesDep
 from api.http.strictness import DIGITS
 from api.pages.views.rendering import PageRoute, VisitorDep
 from datalens_service.base.audience import public_part
-from datalens_service.store.access import access_log, keys, usage, webhooks
+from datalens_service.store.access import access_log, keys, quotas, usage, webhooks
 from datalens_service.store.database_clock import read_clock
 from datalens_service.store.jobs.events import EventType
 
@@ -47,7 +47,8 @@ def journal_page(
 @router.get("/usage", operation_id="showUsage")
 def usage_page(visitor: VisitorDep, services: ServicesDep) -> Response:
     """Show the totals of what the tenant has used."""
-    return visitor.page("usage", usage=public_part(usage.count_usage(services.database, visitor.tenant_id)))
+    used = public_part(usage.count_usage(services.database, visitor.tenant_id))
+    return visitor.page("usage", usage=used, quotas=quotas.read(services.database, visitor.tenant_id))
 
 
 @router.get("/keys", operation_id="showApiKeys")

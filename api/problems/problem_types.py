@@ -67,6 +67,7 @@ _OF_ERRORS: Final[tuple[tuple[type[errors.DatalensError], int | None, str], ...]
     (errors.Unauthorized, 401, "⟦send_key⟧ that was not revoked."),
     (errors.Forbidden, 403, "Use a key with the scope that the error names, or ask for a new address."),
     (errors.RateLimited, 429, "Wait ⟦as_told⟧, then repeat it."),
+    (errors.QuotaExceeded, 409, "Delete data sets or wait for jobs to end; the operator sets the quotas."),
     (errors.StaleLease, 409, "Nothing to do: the worker that holds the job now goes on with it."),
     (errors.JobStopped, None, "Nothing to do: the job was cancelled. Its charges stay."),
     (errors.LedgerCorrupt, 500, "Tell the operator: the account is frozen until the database is restored or repaired."),

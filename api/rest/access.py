@@ -17,10 +17,11 @@ from api.schemas.access import (
     KeyList,
     KeyRead,
     KeyRotation,
+    QuotasRead,
     UsageRead,
 )
 from datalens_service.base.audience import public_fields
-from datalens_service.store.access import access_log, keys, usage
+from datalens_service.store.access import access_log, keys, quotas, usage
 
 router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["access"])
 
@@ -107,7 +108,8 @@ def revoke_key(key_id: ObjectId, services: ServicesDep) -> KeyRead:
 )
 def get_usage(services: ServicesDep, key: Caller) -> UsageRead:
     """The account of each dataset states the budgets that were spent: ε of different people does not add up."""
-    return UsageRead(**public_fields(usage.count_usage(services.database, key.tenant_id)))
+    limits = QuotasRead(**vars(quotas.read(services.database, key.tenant_id)))
+    return UsageRead(**public_fields(usage.count_usage(services.database, key.tenant_id)), quotas=limits)
 
 
 @router.get(

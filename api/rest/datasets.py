@@ -65,6 +65,7 @@ _CREATED: Final[Responses] = {
         "unsupported-media-type",
         "store-unavailable",
         "insufficient-storage",
+        "quota-exceeded",
     ),
 }
 

@@ -39,6 +39,7 @@ _SUBMISSION: Final = problems(
     "not-found",
     "state-conflict",
     "ledger-corrupt",
+    "quota-exceeded",
     "insufficient-storage",
 )
 IdempotencyKey = Annotated[

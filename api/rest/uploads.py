@@ -62,7 +62,14 @@ def get_upload_options(services: ServicesDep, _caller: Caller) -> Response:
     status_code=status.HTTP_201_CREATED,
     responses={
         **ok(201, "The upload, still empty.", headers=("Location", *_PROGRESS)),
-        **problems("invalid-input", "dataset-invalid", "payload-too-large", "upload-protocol", "insufficient-storage"),
+        **problems(
+            "invalid-input",
+            "dataset-invalid",
+            "payload-too-large",
+            "upload-protocol",
+            "insufficient-storage",
+            "quota-exceeded",
+        ),
     },
 )
 def create_upload(
@@ -92,6 +99,7 @@ def create_upload(
     upload_sessions.remove_expired(services.database)
     label = label_in(metadata)
     with upload_room.reserve(services.database, services.settings.data_dir, length):
+        upload_room.check_quota(services.database, services.settings.data_dir, caller.tenant_id, length)
         upload = upload_sessions.create(services.database, caller.id, length, _lifetime(services), label)
     response.headers.update({**tus.build_headers(upload), "Location": f"{tus.PATH}/{upload.id}"})
     return UploadRead.from_upload(upload)

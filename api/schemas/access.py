@@ -106,6 +106,15 @@ class AuditPage(NumberedPage[AuditRead]):
     head_hash: str = Field(description="Hash of the last entry; note it, and you will notice a rewritten journal.")
 
 
+class QuotasRead(BaseModel):
+    """What the tenant may have at once; null is no limit. The operator sets it."""
+
+    bytes: int | None = Field(description="Of records on the disk, and of uploads that were announced.")
+    datasets: int | None = Field(description="That are not deleted.")
+    jobs: int | None = Field(description="And audits, that have not ended.")
+    requests_per_minute: int | None = Field(description="Of all keys together.")
+
+
 class UsageRead(BaseModel):
     """Totals of everything that the tenant has used."""
 
@@ -115,4 +124,5 @@ class UsageRead(BaseModel):
     classifiers: int
     api_keys: int = Field(description="That work now.")
     artifact_bytes: int = Field(description="Bytes of files that anybody may have.")
+    quotas: QuotasRead
     job_seconds: float = Field(description="Seconds of ended jobs from first start to end, without audits.")

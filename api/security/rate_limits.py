@@ -109,7 +109,7 @@ class RateLimits:
         """Count a request.
 
         Args:
-            refusal: What is said to whoever has used up the limit; None speaks of a key.
+            refusal: Sentence for a caller who has used up the limit; None speaks of a key.
 
         Raises:
             RateLimited: The limit is used up.
@@ -176,6 +176,16 @@ class RequestLimits:
             sentence = f"An address may send {limit} wrong keys a minute, and yours has sent more."
             self._rates.count(f"address-{_network(address)}", limit, sentence)
             raise
+
+    def count_tenant(self, tenant_id: str, per_minute: int | None) -> None:
+        """Count a request by its tenant, if that has a quota.
+
+        Raises:
+            RateLimited: The tenant has used up its quota.
+        """
+        if per_minute is not None:
+            sentence = f"The keys of your tenant may send {per_minute} requests a minute together."
+            self._rates.count(f"tenant-{tenant_id}", per_minute, sentence)
 
     def _begin(self, key_id: str, limit: int) -> None:
         with self._lock:

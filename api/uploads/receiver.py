@@ -73,7 +73,8 @@ def _build_receiver(form: type[Form], body: type[BaseModel] | None = None) -> Ca
         if body is not None and content_type.partition(";")[0].strip() == "application/json":
             yield await _request(body, request)
             return
-        room = _Room(services, request.headers.get("content-length", ""))
+        tenant_id = _caller.tenant_id if form is DatasetForm else None
+        room = _Room(services, request.headers.get("content-length", ""), tenant_id)
         file, path = await anyio.to_thread.run_sync(room.open_file)
         try:
             with file:
@@ -115,9 +116,11 @@ class _Room:
 
     Args:
         declared: Its header Content-Length.
+        tenant_id: Whose quota the length is checked against; None of what is not kept.
     """
 
-    def __init__(self, services: Services, declared: str) -> None:
+    def __init__(self, services: Services, declared: str, tenant_id: str | None) -> None:
+        self._tenant_id = tenant_id
         self._database, self._data_dir = services.database, services.settings.data_dir
         self._most = services.settings.max_upload_bytes
         self._length = int(declared) if declared.isdecimal() else None
@@ -129,12 +132,15 @@ class _Room:
         Raises:
             HTTPException: 413, longer than the limit.
             InsufficientStorage: The disk has no room for it.
+            QuotaExceeded: The tenant may not have it.
             StoreUnavailable: It cannot be written.
         """
         length = self._length or 0
         if length > self._most:
             raise HTTPException(413)
         with translated(_NOT_KEPT), upload_room.reserve(self._database, self._data_dir, length):
+            if self._tenant_id is not None:
+                upload_room.check_quota(self._database, self._data_dir, self._tenant_id, length)
             return upload_room.open_incoming(self._data_dir, length)
 
     def take(self, count: int) -> None:

@@ -5,9 +5,9 @@ Workers look into the database themselves (`workers/process/job_loop.py`), so no
 
 from __future__ import annotations
 
-import ssl
+import re
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
@@ -22,6 +22,26 @@ TASK: Final = "datalens.run_job"
 _BROKER_SECONDS: Final = 1
 _PAUSE_SECONDS: Final = 10.0
 """Nothing is sent for so long after a broker that did not take a message: workers look themselves."""
+
+_PROBE: Final = "datalens-probe"
+_NO_ANSWER: Final = "The broker does not answer; look at ⟦DATALENS_BROKER_URL⟧ and at Redis."
+_CAUSES: Final = (
+    (
+        "CERTIFICATE_VERIFY_FAILED",
+        "The certificate of the broker cannot be verified. Name the file of its authority in ⟦DATALENS_BROKER_URL⟧; "
+        "docs/operations.md says how.",
+    ),
+    ("OutOfMemoryError", "Redis is full and takes no messages; raise its maxmemory, or free some of it."),
+    ("MISCONF", "Redis takes no messages, since it cannot write to its disk; free or mend that disk."),
+    ("ReadOnlyError", "Redis is a replica, which takes no messages; name its primary in the URL."),
+    (
+        "AuthenticationError",
+        "Redis refuses the password of ⟦DATALENS_BROKER_URL⟧; correct it.",
+    ),
+    ("NoPermissionError", "The user of ⟦DATALENS_BROKER_URL⟧ may not write to Redis; grant it all keys."),
+    ("BusyLoadingError", "Redis is starting and reads its data; wait until it has done so."),
+)
+"""Messages of the driver about Redis, each with its meaning for a reader."""
 
 _log = structlog.get_logger("datalens.dispatch")
 
@@ -79,30 +99,30 @@ class CeleryDispatcher(Dispatcher):
             _log.warning("not sent", job_id=job_id, error=type(error).__name__)
 
     def check(self) -> None:
-        """Check that the broker answers, and shows a certificate if it has TLS."""
+        """Check that the broker takes what is sent, and shows a certificate if it has TLS."""
         try:
             with self._celery.connection_for_write() as connection:
                 connection.ensure_connection(max_retries=1, interval_start=0, timeout=_BROKER_SECONDS)
+                if connection.transport.driver_type == "redis":
+                    # One that is full, a replica, or unable to write answers as well.
+                    channel: Any = connection.default_channel
+                    channel.client.set(_PROBE, "", ex=60)
         except Exception as error:
-            if _is_about_a_certificate(error):
-                raise WorkerUnavailable(
-                    "The certificate of the broker cannot be verified. Name the file of its authority in "
-                    "⟦DATALENS_BROKER_URL⟧; docs/operations.md says how."
-                ) from error
-            raise WorkerUnavailable(
-                "The broker does not answer; look at ⟦DATALENS_BROKER_URL⟧ and at Redis."
-            ) from error
+            words = _collect_words(error)
+            said = next((said for cause, said in _CAUSES if re.search(cause, words)), _NO_ANSWER)
+            raise WorkerUnavailable(said) from error
         if not self._is_verified:
             raise WorkerUnavailable(
                 "⟦DATALENS_BROKER_URL⟧ takes any certificate: whoever answers in the place of Redis gets its password."
             )
 
 
-def _is_about_a_certificate(error: BaseException | None) -> bool:
-    return error is not None and (
-        isinstance(error, ssl.SSLCertVerificationError)
-        or "CERTIFICATE_VERIFY_FAILED" in str(error)
-        or _is_about_a_certificate(error.__cause__ or error.__context__)
+def _collect_words(error: BaseException | None) -> str:
+    """Return the classes and messages of an error and of those that led to it."""
+    return (
+        ""
+        if error is None
+        else f"{type(error).__name__} {error} {_collect_words(error.__cause__ or error.__context__)}"
     )
 
 

@@ -36,9 +36,10 @@ class Surroundings:
 
     def __init__(self, settings: Settings, checks: Mapping[str, Callable[[], None]], stopping: threading.Event) -> None:
         self.faults: Mapping[str, str] = MappingProxyType({})
-        self._disks = list_disks(settings)
+        self._settings = settings
         self._checks: dict[str, Callable[[], None]] = {DISK: partial(check_disks, settings), **checks}
         self._stopping = stopping
+        self._turn = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="surroundings", daemon=True)
 
     @property
@@ -52,7 +53,7 @@ class Surroundings:
 
     def look(self) -> None:
         """Find out now what is not in order."""
-        with impatient():
+        with self._turn, impatient():
             self._look()
 
     def _look(self) -> None:
@@ -66,7 +67,7 @@ class Surroundings:
     def free_bytes(self) -> dict[str, int]:
         """Room on each disk that the service writes to; one that does not answer is left out."""
         found = {}
-        for name, folder in self._disks.items():
+        for name, folder in list_disks(self._settings).items():
             try:
                 found[name] = shutil.disk_usage(folder).free
             except OSError:

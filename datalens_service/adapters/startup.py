@@ -11,7 +11,7 @@ from datalens_service.base.settings import Settings, find_unknown_variables
 from datalens_service.store.charge_log import ChargeLog
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.private_modes import keep_to_oneself, private_folder, tighten, tighten_all
-from datalens_service.store.disk import check_writable
+from datalens_service.store.disk import check_writable, list_mounts
 from datalens_service.store.ledger.recovery import check_against_log
 
 _log = structlog.get_logger("datalens.startup")
@@ -70,7 +70,7 @@ def check_disks(settings: Settings) -> None:
     """
     names = {"data": "⟦DATALENS_DATA_DIR⟧", "ledger_log": "the ledger log", "database": "the database"}
     for name, folder in list_disks(settings).items():
-        check_writable(folder, names[name])
+        check_writable(folder, names.get(name) or f"{name.removeprefix('data/')} in ⟦DATALENS_DATA_DIR⟧")
 
 
 def list_disks(settings: Settings) -> dict[str, Path]:
@@ -79,6 +79,9 @@ def list_disks(settings: Settings) -> dict[str, Path]:
     url = make_url(settings.url)
     if url.get_backend_name() == "sqlite" and url.database:
         disks["database"] = Path(url.database).parent
+    with suppress(OSError):
+        own = settings.data_dir.resolve()
+        disks |= {f"data/{path.relative_to(own)}": path for path in list_mounts(own)}
     return disks
 
 

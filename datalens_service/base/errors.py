@@ -120,6 +120,10 @@ class RateLimited(DatalensError, slug="rate-limited", title="Too many requests")
     """The API key sends more requests than it may."""
 
 
+class QuotaExceeded(DatalensError, slug="quota-exceeded", title="The quota of the tenant is used up"):
+    """The tenant has as much as the operator lets it have at once."""
+
+
 class StaleLease(DatalensError, slug="stale-lease", title="The job was taken over"):
     """Another worker holds the job now."""
 

@@ -177,14 +177,14 @@ def per_class(
     class_names: Sequence[str],
     labels: Labels,
     synthetic: Sequence[Labels],
-    upper_bound: Sequence[Labels] | None,
+    real: Sequence[Labels] | None,
 ) -> list[ClassFigure]:
     """Return one line per class, for the owner: counts and accuracies of a class are private.
 
     Args:
         labels: (m,) true labels of the test images.
         synthetic: Labels given after training on synthetic images, per seed.
-        upper_bound: The same after training on real images, or None.
+        real: The same after training on real images, or None.
     """
     return [
         ClassFigure(
@@ -192,7 +192,7 @@ def per_class(
             class_name=name,
             test_images=int(np.count_nonzero(labels == index)),
             accuracy=_right(synthetic, labels, index),
-            ceiling=None if upper_bound is None else _right(upper_bound, labels, index),
+            ceiling=None if real is None else _right(real, labels, index),
             taken_for=_mistaken(synthetic, labels, index, class_names),
         )
         for index, name in enumerate(class_names)

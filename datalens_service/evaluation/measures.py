@@ -50,6 +50,12 @@ class Measure(Finite):
         description="95 % confidence interval of the mean over seeds, by Student's t; it knows nothing of how the test "
         "images were chosen.",
     )
+    balanced: Public[float | None] = Field(
+        default=None, exclude_if=operator.not_, description="Mean of the accuracy over classes, and over the seeds."
+    )
+    balanced_spread: Public[float | None] = Field(
+        default=None, exclude_if=operator.not_, ge=0, description="Sample standard deviation of that over the seeds."
+    )
     floor: Public[float | None] = Field(
         default=None, description="The same figure for one average real image per class."
     )
@@ -89,13 +95,19 @@ def measured(metric: Metric, outcome: MetricResult, standing: Standing) -> Measu
         audience=standing.audience,
         status=standing.status,
         protocol=outcome.protocol,
-        spread=statistics.stdev(values) if len(values) > 1 else None,
+        spread=_spread(values),
+        balanced=statistics.fmean(outcome.balanced) if outcome.balanced else None,
+        balanced_spread=_spread(outcome.balanced),
         seeds=len(values),
         confidence_interval=_confidence_interval(values, metric.unit),
         floor=outcome.baseline,
-        ceiling=outcome.upper_bound,
+        ceiling=outcome.of_real_images,
         basis=outcome.basis,
     )
+
+
+def _spread(values: Sequence[float]) -> float | None:
+    return statistics.stdev(values) if len(values) > 1 else None
 
 
 def _confidence_interval(values: Sequence[float], unit: str) -> tuple[float, float] | None:

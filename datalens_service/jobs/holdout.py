@@ -97,15 +97,17 @@ def _answers(model: ReleasedModel, holdout: Upload, settings: EvaluationSettings
 
 def _labels_of_classifier_a(generator: Generator, holdout: Upload, settings: EvaluationSettings, device: str) -> Labels:
     images, labels = generator.draw_training_set(settings.synthetic_images)
-    classes, epochs, batch_size = holdout.schema.num_classes, settings.epochs, settings.batch_size
-    network = downstream.trained(images, labels, classes, epochs=epochs, seed=0, device=device, batch_size=batch_size)
+    network = downstream.trained(
+        images, labels, holdout.schema.num_classes,
+        steps=settings.steps, batch_size=settings.batch_size, mirrored=settings.mirrored, seed=0, device=device,
+    )  # fmt: skip
     return downstream.labelled(network, holdout.train.images, device)
 
 
 def _labelled_by(model: ReleasedModel, settings: EvaluationSettings) -> str:
     if not isinstance(model, Generator):
         return PROTOCOL
-    return trained_by(classifiers.STANDARD, settings, settings.epochs, f"{settings.synthetic_images:,} drawn images")
+    return trained_by(classifiers.STANDARD, settings, f"{settings.synthetic_images:,} drawn images")
 
 
 def _released(database: Database, lease: Lease, dataset_id: str, mechanism: AccuracyCount, answers: Answers) -> float:

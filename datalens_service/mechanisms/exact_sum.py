@@ -90,7 +90,7 @@ class ExactSum:
         added = np.broadcast_to(np.asarray(values), places.shape)
         if added.dtype.kind != "i":
             raise refused("Only whole numbers have an exact sum.")
-        self._check_bound(int(np.abs(added).max(initial=0)))
+        self._check(added, np.rint)
         np.add.at(self._sum, places, added)
 
     def _count(self, rows: int) -> None:

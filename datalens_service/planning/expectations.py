@@ -23,6 +23,7 @@ from datalens_service.base.errors import DatalensError, LowUtility
 from datalens_service.base.progress import Phase
 from datalens_service.base.wording import speak
 from datalens_service.data.dataset import Schema
+from datalens_service.evaluation.settings import MOST_ENCODED
 from datalens_service.methods import AnyMethod, LabelledPool
 from datalens_service.methods.expected_quality import FAIR_EVIDENCE, Looks, judge_looks
 from datalens_service.methods.facts import LEAST_EVIDENCE
@@ -90,14 +91,14 @@ def _say_little(spec: TrainingSpec, schema: Schema) -> str:
 
 def _say_labels(expected: Expectation) -> str:
     return (
-        f"This classifier is expected to label {_reach(expected)} of images correctly; guessing, where classes are "
-        f"equally frequent, reaches {expected.guessing:.0f} %."
+        f"This classifier is expected to label {_reach(expected, 'of real images correctly')}; guessing, where "
+        f"classes are equally frequent, reaches {expected.guessing:.0f} %."
     )
 
 
 def _say_accuracy(expected: Expectation, labels: Expectation | None) -> Iterator[str]:
     averages = tell_range(expected.class_averages_low, expected.class_averages_high)
-    yield f"A classifier trained on them is expected to label {_reach(expected)} of real images correctly."
+    yield f"A classifier trained on them is expected to label {_reach(expected, 'of real images correctly')}."
     yield (
         f"One trained on noisy class averages may reach {averages}; guessing, where classes are equally frequent, "
         f"{expected.guessing:.0f} %."
@@ -105,12 +106,12 @@ def _say_accuracy(expected: Expectation, labels: Expectation | None) -> Iterator
     if not expected.measured and expected.accuracy_high < expected.class_averages_high:
         yield "We cannot promise more than class averages give."
     if labels is not None and labels.middle > expected.middle + _BETTER:
-        yield f"A private classifier instead of images is expected to label {_reach(labels)} correctly."
+        yield f"A private classifier instead of images is expected to label {_reach(labels, 'correctly')}."
 
 
-def _reach(expected: Expectation) -> str:
+def _reach(expected: Expectation, measured: str) -> str:
     guessed = "" if expected.measured else " (a guess)"
-    return f"{tell_range(expected.accuracy_low, expected.accuracy_high)}{guessed}"
+    return f"{tell_range(expected.accuracy_low, expected.accuracy_high)} {measured}{guessed}"
 
 
 TABLE: Final = Path(__file__).with_name("expectations.json")
@@ -264,10 +265,10 @@ _CALIBRATION: Final = 0.0018
 _DIMENSIONS: Final = 28 * 28
 _SMALL: Final = 32 * 32
 _WITH_CROPS: Final = 4
-"""The number of an image and its crops."""
-_TRAINED_IMAGE: Final = 2.1e-4
-"""Seconds of the standard CNN per image and pass."""
-_STRONGER: Final = 6
+"""An image and its crops."""
+_TRAINED_IMAGE: Final = 3.5e-4
+"""Seconds of the standard CNN per image and step."""
+_ENCODED_IMAGE: Final = 0.008
 _FIDELITY_SECONDS: Final = 10.0
 _FILES_SECONDS: Final = 3.0
 
@@ -303,8 +304,8 @@ def _expect_evaluation(spec: TrainingSpec, schema: Schema) -> float:
     if spec.method.result != "generator":
         return _FILES_SECONDS
     settings = spec.evaluation.bounded_for(schema)
-    networks = 1 + settings.floors * 2 + settings.ceiling
-    seen = settings.synthetic_images * settings.epochs * settings.repetitions * networks
-    seen *= 1 + _STRONGER * settings.stronger_classifier
+    trainings = (1 + settings.floors + settings.ceiling) * settings.repetitions
     pixels = min(schema.height * schema.width, _SMALL) / _DIMENSIONS
-    return _TRAINED_IMAGE * seen * pixels + _FIDELITY_SECONDS * len(settings.fidelity)
+    seconds = _TRAINED_IMAGE * pixels * settings.steps * settings.batch_size
+    seconds += _ENCODED_IMAGE * min(settings.synthetic_images, MOST_ENCODED) * settings.stronger_classifier
+    return seconds * trainings + _FIDELITY_SECONDS * len(settings.fidelity)

@@ -28,7 +28,8 @@ class Measured(BaseModel):
     training_seconds: float
     calibration_seconds: float
     synthetic_images: int
-    epochs: int
+    epochs: int = 0
+    judge: int = 1
     commit: str
     machine: str
     channels: int = 1

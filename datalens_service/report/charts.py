@@ -1,6 +1,6 @@
 """Drawings of figures: the ε-δ curve, ε release by release, and measures as bars.
 
-Accuracy has one scale; every other measure stands beside a baseline and an upper bound.
+Accuracy has one scale; every other measure stands beside a baseline and other real images.
 """
 
 import itertools
@@ -143,7 +143,7 @@ class Bar(NamedTuple):
 
 
 class MetricBars(NamedTuple):
-    """A metric of synthetic images beside its baseline and upper bound, on its own scale."""
+    """A metric of synthetic images beside its baseline and other real images, on its own scale."""
 
     title: str
     hint: str
@@ -186,7 +186,7 @@ def _accuracy_bar(svg: Element, bar: Bar, top: float, per_percent: float) -> Non
 
 
 def metric_bars(name: str, title: str, metrics: Sequence[MetricBars]) -> str:
-    """Draw one block per metric: synthetic images, baseline and upper bound on the metric's own scale from 0."""
+    """One block per metric: synthetic images, baseline and other real images on the metric's own scale from 0."""
     thin, gap = 22, 30
     height = sum(gap + thin * len(metric.rows) for metric in metrics) + 4
     description = "; ".join(metric.description for metric in metrics)

@@ -56,6 +56,8 @@ _OPTIONAL_WITHIN: Final = frozenset(
         "preparation",
         "groups_ignored",
         "confidence_interval",
+        "balanced",
+        "balanced_spread",
     }
 )
 """Members of parts that only some reports have; the parts leave them out by themselves."""

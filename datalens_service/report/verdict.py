@@ -12,8 +12,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 _OWN: Final = ("accuracy", "classifier_accuracy", "accuracy_holdout", "classifier_accuracy_holdout")
 _SIMPLER: Final = {
-    "floor_averages": "the noisy class averages",
-    "floor_moments": "noisy means and covariances",
+    "floor_majority": "always naming the most frequent class",
+    "floor_averages": "releasing the noisy class averages",
+    "floor_moments": "releasing noisy means and covariances",
 }
 _ERRORS_OF_A_TIE: Final = 2
 _UNKNOWN_ERROR: Final = 1.0
@@ -48,11 +49,15 @@ class Figures(NamedTuple):
     """The basis of a verdict: percentages of test images that are labelled rightly; None where not measured.
 
     Attributes:
-        guessing: Accuracy of guesses, over equal classes.
-        accuracy: Accuracy of the classifier, or of one that learned from the images.
-        spread: Standard deviation of that over seeds, in points.
-        simpler: Accuracy and name of the best of the simpler releases.
-        real: Accuracy of the same classifier after training on the real images.
+        guessing: What guesses reach, over equal classes.
+        accuracy: Of the classifier, or of one that learned from the images.
+        spread: Standard deviation over seeds of what is compared, in points.
+        simpler: What the best of the simpler ways reaches, by its name.
+        real: Of the same classifier after training on the real images.
+        real_spread: Standard deviation of that over seeds, in points.
+        linear: Of the linear discriminant of the same images.
+        averaged: Whether classes are unequal and means over classes are compared: `simpler`, `real` and `linear` are
+            such means then.
         classes: Those with test images; empty where they are not known.
     """
 
@@ -63,6 +68,9 @@ class Figures(NamedTuple):
     seeds: int = 1
     simpler: tuple[str, float] | None = None
     real: float | None = None
+    real_spread: float | None = None
+    linear: float | None = None
+    averaged: bool = False
     classes: tuple[ClassShare, ...] = ()
 
     @classmethod
@@ -70,17 +78,30 @@ class Figures(NamedTuple):
         """Read the figures of an owner's report, given as JSON; of an older one too."""
         measures = {one["name"]: one for one in report["measures"]}
         own = next((measures[name] for name in _OWN if name in measures), None)
-        simpler = [(words, measures[name]["value"]) for name, words in _SIMPLER.items() if name in measures]
-        return cls(
+        known = cls(
             classifier=report.get("confusion") is not None or "classifier_accuracy" in measures,
             guessing=100 / len(report["dataset"]["public_schema"]["class_names"]),
             accuracy=None if own is None else own["value"],
-            spread=0.0 if own is None else own.get("spread") or 0.0,
             seeds=1 if own is None else own.get("seeds", 1),
-            simpler=max(simpler, key=lambda one: one[1], default=None),
-            real=measures["ceiling"]["value"] if "ceiling" in measures else None,
             classes=tuple(_classes(report)),
         )
+        shown = [measures[name] for name in ("accuracy", "ceiling", "discriminant", *_SIMPLER) if name in measures]
+        averaged = known.unequal and all(one.get("balanced") is not None for one in shown)
+        value, spread = ("balanced", "balanced_spread") if averaged else ("value", "spread")
+        simpler = [(words, measures[name][value]) for name, words in _SIMPLER.items() if name in measures]
+        return known._replace(
+            spread=(own or {}).get(spread) or 0.0,
+            simpler=max(simpler, key=lambda one: one[1], default=None),
+            real=measures.get("ceiling", {}).get(value),
+            real_spread=measures.get("ceiling", {}).get(spread),
+            linear=measures.get("discriminant", {}).get(value),
+            averaged=averaged,
+        )
+
+    @property
+    def compared(self) -> float | None:
+        """What is compared with others."""
+        return self.balanced if self.averaged else self.accuracy
 
     @property
     def balanced(self) -> float | None:
@@ -99,35 +120,32 @@ class Figures(NamedTuple):
         return self.majority > _UNEQUAL * self.guessing
 
     def tie(self, percent: float) -> float:
-        """Return the difference from `percent`, in points, that means nothing."""
-        images = sum(one.images for one in self.classes)
-        sampled = math.sqrt(percent * (100 - percent) / images) if images else _UNKNOWN_ERROR
+        """Difference from `percent`, in points, that means nothing."""
+        of_classes = math.sqrt(percent * (100 - percent) * sum(1 / one.images for one in self.classes))
+        sampled = of_classes / len(self.classes) if self.classes else _UNKNOWN_ERROR
         return _ERRORS_OF_A_TIE * math.hypot(sampled, self.spread / math.sqrt(self.seeds))
 
     def tells_classes_apart(self) -> bool:
         """Tell whether classes are told apart better than by guessing, each class counting alike."""
         reached = self.accuracy if self.balanced is None else self.balanced
-        share = self.guessing / 100
-        of_classes = math.sqrt(share * (1 - share) * sum(1 / one.images for one in self.classes)) * 100
-        sampled = of_classes / len(self.classes) if self.classes else _UNKNOWN_ERROR
-        margin = _ERRORS_OF_A_TIE * math.hypot(sampled, self.spread / math.sqrt(self.seeds))
-        return reached is not None and reached > self.guessing + margin
+        return reached is not None and reached > self.guessing + self.tie(self.guessing)
 
 
 def judge(figures: Figures) -> Verdict:
-    """Return the verdict on a released model."""
-    if figures.accuracy is None:
+    """The verdict on a released model."""
+    if figures.accuracy is None or figures.compared is None:
         thing = "this classifier is" if figures.classifier else "these images are"
         return Verdict("unknown", f"How useful {thing} was not measured on real test images.")
     if not figures.tells_classes_apart():
         return Verdict("useless", _useless(figures, figures.accuracy))
-    grade, sentence = _compare(figures, figures.accuracy)
-    return Verdict(grade, f"{sentence} {_of_unequal_classes(figures)}".strip())
+    grade, sentence = _compare(figures, figures.compared)
+    said = (sentence, _say_linear(figures, figures.compared), _of_unequal_classes(figures, figures.accuracy))
+    return Verdict(grade, " ".join(filter(None, said)))
 
 
 def judge_pair(first: Figures, second: Figures) -> str:
-    """Compare two released models of one data set; empty where one was not measured."""
-    one, other = first.accuracy, second.accuracy
+    """Which of two released models of one data set is better; empty where one was not measured."""
+    one, other = first.compared, second.compared
     if one is None or other is None:
         return ""
     does = "labels test images" if first.classifier and second.classifier else "trains classifiers"
@@ -150,28 +168,46 @@ def _useless(figures: Figures, accuracy: float) -> str:
 
 
 def _compare(figures: Figures, accuracy: float) -> Verdict:
-    """Compare with the best simpler release, or without one with guessing."""
+    """With the best simpler way, or without one with guessing."""
     if figures.classifier:
         return Verdict("useful", f"Labels test images better than guessing: {_against(accuracy, figures.guessing)}.")
-    real = "" if figures.real is None else f"; real images reach {_rounded(figures.real)} %"
+    real = (", averaged over classes" if figures.averaged else "") + _say_real(figures)
     if figures.simpler is None:
         reached = _against(accuracy, figures.guessing)
         return Verdict("useful", f"Trains classifiers that are better than guessing: {reached}{real}.")
     simpler, reached = figures.simpler[0], _against(accuracy, figures.simpler[1])
     difference, tie = accuracy - figures.simpler[1], figures.tie(figures.simpler[1])
     if difference > tie:
-        return Verdict("useful", f"Trains classifiers better than releasing {simpler}: {reached}{real}.")
+        return Verdict("useful", f"Trains classifiers that are better than {simpler}: {reached}{real}.")
     if difference >= -tie:
         reached = _against(accuracy, figures.simpler[1], digits=1)
-        said = f"Trains classifiers about as well as releasing {simpler}: {reached}, within the error{real}."
+        said = f"Trains classifiers that are about as good as {simpler}: {reached}, within the error{real}."
         return Verdict("even", f"{said} For training, these images add little to that.")
     warning = "Do not pass these images on for training."
-    return Verdict("worse", f"Trains classifiers worse than releasing {simpler}: {reached}{real}. {warning}")
+    return Verdict("worse", f"Trains classifiers that are worse than {simpler}: {reached}{real}. {warning}")
 
 
-def _of_unequal_classes(figures: Figures) -> str:
+def _say_real(figures: Figures) -> str:
+    if figures.real is None:
+        return ""
+    spread = "" if figures.real_spread is None else f" ± {_rounded(figures.real_spread, digits=1)}"
+    return f"; trained on the real images, the same classifier reaches {_rounded(figures.real)}{spread} %"
+
+
+def _say_linear(figures: Figures, accuracy: float) -> str:
+    if figures.linear is None or figures.linear <= accuracy + figures.tie(accuracy):
+        return ""
+    return f"The linear discriminant of the same images is better, with {_rounded(figures.linear)} %."
+
+
+def _of_unequal_classes(figures: Figures, accuracy: float) -> str:
     if not figures.unequal or figures.balanced is None:
         return ""
+    if figures.averaged:
+        return (
+            f"Classes are unequal: of all test images, {_rounded(accuracy)} % are labelled rightly; always naming the "
+            f"most frequent class is right for {_rounded(figures.majority)} %."
+        )
     return (
         f"Classes are unequal: averaged over them, {_rounded(figures.balanced)} % are right (guessing: "
         f"{_rounded(figures.guessing)} %); always naming the most frequent one is right for "

@@ -11,7 +11,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -29,10 +29,10 @@ from datalens_service.data.intake.stored_dataset import load_dataset
 from datalens_service.data.notices import Notices
 from datalens_service.services.dataset_declaration import BudgetForm, DatasetForm
 from datalens_service.services.upload_reports import ClassReview, Reading
-from datalens_service.store.access import keys
+from datalens_service.store.access import keys, quotas
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_clock
-from datalens_service.store.datasets import datasets, validations, views
+from datalens_service.store.datasets import datasets, upload_room, validations, views
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
 from datalens_service.store.datasets.record_files import RecordStore, records_folder
@@ -65,6 +65,7 @@ def receive(
     Raises:
         InvalidDataset: The file is not a usable labelled image set (`sandbox.Refused`: with its bad files).
         StateConflict: It was deleted meanwhile, or as `confirm`.
+        QuotaExceeded: The tenant has as many data sets or bytes as it may.
         InvalidSpec, NotFound, InsufficientStorage, StoreUnavailable: As `confirm`, or the service stops.
     """
     form = DatasetForm.model_validate(upload.form)
@@ -74,6 +75,7 @@ def receive(
             confinement = Confinement(settings.decode_memory_bytes, settings.decode_seconds)
             decoded = decode(path, scratch, confinement, form.choices, stopping=stopping)
             decoded.records.rename(folder)
+            _check_bytes(database, settings, upload)
             if form.confirms(decoded.upload.schema.class_names):
                 _open(database, settings, upload, form, Reading.from_decoded(decoded))
             else:
@@ -175,6 +177,20 @@ def remove_leftovers(database: Database, artifacts: ArtifactStore, settings: Set
             if path.name.startswith((".ds_", "ds_")) and not _is_kept(database, path.name, here=True):
                 shutil.rmtree(path, ignore_errors=True)
         RecordStore(settings).remove_leftovers(partial(_is_kept, database), read_clock(database))
+
+
+def _check_bytes(database: Database, settings: Settings, upload: Validation) -> None:
+    """Refuse records that lie decoded in their folder, beside which the tenant has more than it may.
+
+    Raises:
+        QuotaExceeded: It has.
+    """
+
+    def measure(dataset_ids: Collection[str]) -> int:
+        return upload_room.measure_records(settings.data_dir, {*dataset_ids, upload.dataset_id})
+
+    with database.transaction() as session:
+        quotas.check_bytes(session, quotas.find_tenant(session, upload.key_id), measure)
 
 
 def _reviewed(decoded: Decoded, form: DatasetForm, expires_at: datetime) -> dict[str, Any]:

@@ -33,8 +33,8 @@ _DAMAGED: Final = "The file of the database is damaged, or none: restore it from
 _LOST: Final = "The connection to the database was lost; look whether the operation happened, then repeat."
 _UNKNOWN: Final = "The database did not take the operation, so it did not happen; repeat. Its log may say why."
 READ_ONLY: Final = (
-    f"The database is read-only, so nothing happened: it is a standby, or was set so. Name the primary in {_URL}, or "
-    "set default_transaction_read_only off."
+    "The database is read-only, by its settings or as a standby, so nothing happened. Name the primary in "
+    f"{_URL}, or make this database writable."
 )
 
 _OF_POOLERS: Final = "08P01"

@@ -16,6 +16,7 @@ RESERVED_BYTES = 2**24
 """A disk with less room than this counts as full before it is (16 MiB)."""
 
 _PROBE_BYTES = 4096
+_MOUNTS = Path("/proc/self/mountinfo")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _BROKEN = (errno.EROFS, errno.EIO)
 _QUOTED = re.compile(r"\(os error (\d+)\)")
@@ -56,6 +57,20 @@ def translated(detail: str) -> Generator[None]:
         yield
     except OSError as error:
         raise unavailable(error, detail) from error
+
+
+def list_mounts(folder: Path) -> list[Path]:
+    """Return the folders at any depth below `folder` that lie on another disk: mounted there, or linked to from it."""
+    own = folder.resolve()
+    points = (_unescape(line.split()[4]) for line in _MOUNTS.read_text().splitlines())
+    mounted = {Path(point) for point in points if own in Path(point).parents}
+    linked = {path for path in folder.iterdir() if path.is_symlink() and path.is_dir()}
+    return sorted(mounted | {path for path in linked if own not in path.resolve().parents})
+
+
+def _unescape(point: str) -> str:
+    """Undo what the kernel writes for spaces and the like in the path of a mount."""
+    return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), point)
 
 
 @contextmanager

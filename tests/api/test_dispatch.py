@@ -144,3 +144,32 @@ def test_the_certificate_of_the_broker_is_verified(settings: Settings, tmp_path:
                 assert (said in found, bool(found)) == (True, bool(said)), query
     finally:
         server.kill()
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize(
+    ("commands", "said"),
+    [
+        (["CONFIG SET maxmemory 1"], "Redis is full"),
+        (["REPLICAOF 127.0.0.1 1"], "is a replica"),
+        (["CONFIG SET requirepass other"], "refuses the password"),
+        (["ACL SETUSER default -set"], "may not write"),
+        (["CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"], ""),
+    ],
+)
+def test_a_redis_that_answers_and_takes_nothing_says_why(
+    settings: Settings, tmp_path: Path, commands: list[str], said: str
+) -> None:
+    server = Redis(tmp_path, "secret")
+    server.serve()
+    try:
+        with redis.Redis.from_url(server.url) as operator:
+            for command in commands:
+                operator.execute_command(*command.split(" "))
+        fields = settings.model_dump() | {"executor": "celery", "broker_url": server.url}
+        with TestClient(create_app(Settings.model_validate(fields))) as client:
+            client.app.state.services.surroundings.look()
+            found = client.get("/readyz").json()["degraded"].get("broker", "")
+            assert (said in found, bool(found)) == (True, bool(said))
+    finally:
+        server.kill()

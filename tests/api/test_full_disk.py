@@ -21,7 +21,8 @@ from datalens_service.base.settings import Settings
 from datalens_service.data.intake.sandbox import decode, exchange
 from datalens_service.services import ingestion
 from datalens_service.store.datasets import upload_room
-from disks import SmallDisk
+from disks import SmallDisk, small_disk
+from other_programs import do_without
 
 TUS = {"Tus-Resumable": "1.0.0"}
 LONG = np.random.default_rng(1).bytes(2**18)
@@ -168,6 +169,32 @@ def test_a_full_disk_is_said_and_no_job_is_accepted_that_would_wait_for_it(
     services.surroundings.look()
     assert client.get("/readyz").json()["status"] == "ok"
     assert client.get(f"/v1/jobs/{job['id']}").json()["waiting_reason"] is None
+
+
+@pytest.mark.parametrize("how", ["mounted", "linked", "mounted below a folder"])
+def test_a_full_disk_below_the_data_folder_is_said(
+    client: TestClient, services: Services, tmp_path: Path, how: str
+) -> None:
+    place = services.settings.data_dir / ("cache/a b" if how == "mounted below a folder" else "artifacts")
+    if how == "linked":
+        (tmp_path / "other").mkdir()
+        place.symlink_to(tmp_path / "other")
+        place = tmp_path / "other"
+    else:
+        place.mkdir(parents=True)
+    with small_disk(place) as disk:
+        if not disk.real:
+            do_without("nothing can be mounted here")
+        services.surroundings.look()
+        assert client.get("/readyz").json()["degraded"] == {}
+        with disk.full():
+            services.surroundings.look()
+            said = client.get("/readyz").json()["degraded"]["disk"]
+            assert ("a b" if how == "mounted below a folder" else "artifacts") in said
+            metrics = client.get("/metrics").text
+            assert 'disk="data/' in metrics
+        services.surroundings.look()
+        assert client.get("/readyz").json()["degraded"] == {}
 
 
 @pytest.mark.parametrize("place", ["ledger_log", "database_url"])

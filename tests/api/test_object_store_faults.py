@@ -4,8 +4,10 @@ Nothing that fails is an error of the service, nothing is half there afterwards,
 """
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import boto3
 import pytest
@@ -17,6 +19,7 @@ from api.deps import Services
 from datalens_service.base.errors import StoreUnavailable
 from datalens_service.base.settings import Settings
 from datalens_service.jobs.execute import execute
+from datalens_service.store.datasets import files
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from deployments.object_store import FAULTS, ObjectStore
@@ -104,3 +107,51 @@ def test_a_download_is_whole_or_refused(
     with store.spoiled(fault):
         assert client.get(address).status_code == expected.get(fault, 503)
     assert client.get(address).status_code == 200
+
+
+@pytest.mark.parametrize("fault", ["broken", "expired", "missing", "altered"])
+def test_a_store_that_fails_is_told(
+    client: TestClient, services: Services, store: ObjectStore, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_PROBE_SECONDS", 0.0)
+    services.surroundings.look()
+    assert client.get("/readyz").json()["degraded"] == {}
+    with store.spoiled(fault):
+        services.surroundings.look()
+        assert client.get("/readyz").json()["degraded"].keys() == {"artifact_store", "record_store"}
+    services.surroundings.look()
+    assert client.get("/readyz").json()["degraded"] == {}
+
+
+def test_a_store_that_takes_nothing_more_is_told(
+    client: TestClient, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its bucket answers, but the credentials may only read, say."""
+    monkeypatch.setattr(files, "_PROBE_SECONDS", 0.0)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError("Access Denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files.open_store("s3://bucket/files")[0], "pipe_file", refuse)
+        services.surroundings.look()
+        assert client.get("/readyz").json()["degraded"].keys() == {"artifact_store", "record_store"}
+
+
+def test_a_store_is_not_written_to_at_every_look(services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket, written = files.open_store("s3://bucket/files")[0], list[str]()
+    pipe = bucket.pipe_file
+
+    def note(path: str, content: bytes) -> None:
+        written.append(path)
+        pipe(path, content)
+
+    # What the service itself has looked at when it started is not counted.
+    services.surroundings.look()
+    monkeypatch.setattr(bucket, "pipe_file", note)
+    services.surroundings.look()
+    assert written == []
+    later = time.monotonic() + 2 * files._PROBE_SECONDS
+    monkeypatch.setattr(files, "time", SimpleNamespace(monotonic=lambda: later))
+    services.surroundings.look()
+    assert sorted(written) == ["bucket/files/.datalens-probe", "bucket/records/.datalens-probe"]

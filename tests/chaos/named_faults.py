@@ -19,6 +19,7 @@ from disks import small_disk
 from .load import load
 from .restored import failover, restored_backup
 from .served import LONG, Figures, ask, read, read_books, served, submit, summarize
+from .stressed import behind_pgbouncer, locked_table, many_records, silent_receiver
 from .upgrade import upgrade
 from .uploads import large_upload
 
@@ -190,5 +191,9 @@ FAULTS: dict[str, Callable[[Path], Figures]] = {
     "restored backup": restored_backup,
     "failover": failover,
     "large upload": large_upload,
+    "locked table": locked_table,
+    "behind PgBouncer": behind_pgbouncer,
+    "silent receiver": silent_receiver,
+    "many records": many_records,
     "load": load,
 }

@@ -36,7 +36,7 @@ def test_the_page_for_lawyers_has_the_questions_of_a_report_and_the_figures_of_t
     page = plain(PAGE.read_text())
     questions = [criterion.name for criterion in assess_anonymity(statement(), "generator").criteria]
     assert re.findall(r"- \*\*(.+?)\.\*\*", page)[:3] == questions
-    (guesses,) = re.findall(r"At ε = 1 and δ = 10⁻⁵ they are right in at most ([\d.]+) of 100", page)
+    (guesses,) = re.findall(r"At ε = 1 and δ = 10⁻⁵ anybody is right in at most ([\d.]+) of 100", page)
     mu = mu_for_epsilon(1.0, 1e-5)
     assert guesses == right_guesses(membership_advantage(mu))
     assert "(up to 1, up to 10, above)" in page

@@ -66,7 +66,7 @@ OPTIONAL_WITHIN = {
     "Guarantee": {"slack"},
     "MethodSection": {"plugin"},
     "Schema": {"records_are_public", "public_license", "groups_ignored", "preparation"},
-    "MeasureSection": {"confidence_interval"},
+    "MeasureSection": {"balanced", "balanced_spread", "confidence_interval"},
 }
 """Of some results, or not of reports of earlier versions."""
 

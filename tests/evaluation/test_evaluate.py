@@ -3,6 +3,7 @@
 import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from datalens_service.base.errors import JobStopped
@@ -11,10 +12,10 @@ from datalens_service.evaluation import METRICS, EvaluationSettings
 from datalens_service.evaluation.evaluate import EvaluatedModel, evaluate
 from datalens_service.evaluation.measures import Measurements
 from datalens_service.evaluation.metrics import fidelity
-from datalens_service.evaluation.metrics.classifier_benchmark import STEPS_OF_A_PASS
+from datalens_service.evaluation.metrics.classifier_benchmark import STEPS_OF_A_TRAINING
 from datalens_service.evaluation.metrics.outcome import MetricResult
 
-SMALL = EvaluationSettings(synthetic_images=900, epochs=3, seeds=2, fidelity=())
+SMALL = EvaluationSettings(synthetic_images=900, epochs=2, seeds=2, fidelity=())
 
 
 def evaluated(generator, dataset, settings=SMALL, observe=lambda *_: None, **more) -> Measurements:
@@ -31,42 +32,53 @@ def measured(generator, dataset, settings=SMALL, observe=lambda *_: None, **more
 
 def test_figures_are_plausible_and_all_of_them_private(generator, dataset):
     found = measured(generator, dataset, moments_generator=generator)
-    assert list(found) == ["accuracy", "floor_averages", "floor_moments", "ceiling"]
+    assert list(found) == ["accuracy", "discriminant", "floor_majority", "floor_averages", "floor_moments", "ceiling"]
     for measure in found.values():
         assert (measure.status, measure.audience, measure.unit) == ("private", "owner", "percent")
-        assert measure.seeds == 2
-        assert measure.spread is not None
+        assert measure.seeds == (1 if measure.name == "floor_majority" else 2)
+        assert (measure.spread is None) == (measure.seeds == 1)
+        assert (measure.balanced_spread is None) == (measure.seeds == 1)
+        assert abs(measure.balanced - measure.value) < 10
     assert found["ceiling"].value > 90
     assert found["accuracy"].value > 60
+    assert found["discriminant"].value > 60
+    assert found["floor_majority"].balanced == pytest.approx(100 / 3)
     assert found["floor_moments"].value == found["accuracy"].value
 
 
-def test_protocols_name_classifier_epochs_counts_and_reference(generator, dataset):
+def test_protocols_name_classifier_steps_counts_and_reference(generator, dataset):
     found = measured(generator, dataset)
     accuracy, floor, ceiling = found["accuracy"].protocol, found["floor_averages"].protocol, found["ceiling"].protocol
     assert "standard CNN" in accuracy
-    assert "last epoch), 3 epochs on 900 synthetic images in batches of 128" in accuracy
-    # 600 real images are passed over more often, so that the ceiling gets no fewer steps: ⌈3·900/600⌉ = 5.
-    assert "5 epochs on 600 real training images" in ceiling
+    assert "judge 2" in accuracy
+    assert "29 steps of 64 of 900 synthetic images" in accuracy
+    # As many for 600 real images.
+    assert "29 steps of 64 of 600 real training images" in ceiling
+    assert "of at most 8×8 pixels" in floor
     assert "ε = 1 at δ = 1e-5" in floor
     assert "nor charged" in floor
     assert all("the owner's 200 test images" in protocol for protocol in (accuracy, floor, ceiling))
 
 
-def test_the_upper_bound_has_no_more_images_than_the_synthetic_ones(generator, dataset):
+def test_there_are_no_more_real_images_than_synthetic_ones(generator, dataset):
     settings = SMALL.model_copy(update={"synthetic_images": 400})
-    assert "3 epochs on 400 of 600 real training images" in measured(generator, dataset, settings)["ceiling"].protocol
+    assert "of 400 of 600 real training images" in measured(generator, dataset, settings)["ceiling"].protocol
+
+
+def test_classes_that_may_be_mirrored_are(generator, dataset):
+    settings = SMALL.model_copy(update={"epochs": 1, "seeds": 1, "mirrored": True, "floors": False})
+    assert "mirrored at random" in measured(generator, dataset, settings)["accuracy"].protocol
 
 
 def test_one_seed_has_no_spread_and_repeats(generator, dataset):
     settings = EvaluationSettings(synthetic_images=300, epochs=1, seeds=1, floors=False, ceiling=False, fidelity=())
     first, again = measured(generator, dataset, settings), measured(generator, dataset, settings)
     assert first == again
-    assert list(first) == ["accuracy"]
+    assert list(first) == ["accuracy", "discriminant"]
     assert (first["accuracy"].spread, first["accuracy"].seeds) == (None, 1)
 
 
-def test_a_small_evaluation_is_repeated_and_has_an_interval(generator, dataset):
+def test_an_evaluation_is_repeated_and_has_an_interval(generator, dataset):
     settings = EvaluationSettings(synthetic_images=300, epochs=1, floors=False, ceiling=False, fidelity=())
     accuracy = measured(generator, dataset, settings)["accuracy"]
     assert accuracy.seeds == 3
@@ -79,7 +91,7 @@ def test_a_small_evaluation_is_repeated_and_has_an_interval(generator, dataset):
 def test_progress_is_public_and_complete(generator, dataset):
     heard = []
     measured(generator, dataset, observe=lambda *event: heard.append(event), moments_generator=generator)
-    steps = STEPS_OF_A_PASS * 2 * (3 + 3 + 3)
+    steps = STEPS_OF_A_TRAINING * 2 * 3
     assert list(dict.fromkeys(heard)) == [(done, steps) for done in range(steps + 1)]
 
 
@@ -115,9 +127,10 @@ def public(dataset):
 
 def test_on_public_test_images_only_what_read_released_images_alone_may_be_passed_on(generator, dataset):
     found = measured(generator, public(dataset), moments_generator=generator)
-    assert {name for name, measure in found.items() if measure.releasable} == {"accuracy"}
+    releasable = {name for name, measure in found.items() if measure.releasable}
+    assert releasable == {"accuracy", "discriminant", "floor_majority"}
     assert "the 200 public test images" in found["accuracy"].protocol
-    assert {measure.status for name, measure in found.items() if name != "accuracy"} == {"private"}
+    assert {measure.status for name, measure in found.items() if name not in releasable} == {"private"}
 
 
 def test_the_table_of_classes_says_what_the_accuracies_say(generator, dataset):
@@ -125,22 +138,45 @@ def test_the_table_of_classes_says_what_the_accuracies_say(generator, dataset):
     lines = found.per_class
     assert [line.class_name for line in lines] == list(dataset.schema.class_names)
     assert sum(line.test_images for line in lines) == len(dataset.test.labels)
-    by_name = {measure.name: measure.value for measure in found.measures}
+    by_name = {measure.name: measure for measure in found.measures}
     for name, column in (("accuracy", "accuracy"), ("ceiling", "ceiling")):
         right = sum(line.test_images * getattr(line, column) for line in lines) / len(dataset.test.labels)
-        assert right == pytest.approx(by_name[name])
+        assert right == pytest.approx(by_name[name].value)
+        assert sum(getattr(line, column) for line in lines) / len(lines) == pytest.approx(by_name[name].balanced)
 
 
-def test_the_stronger_classifier_is_measured_beside_the_standard_cnn(generator, dataset):
+def encode_pixels(network, images):
+    """In place of the encoder."""
+    return images.reshape(len(images), -1).astype(np.float32)
+
+
+def test_features_of_a_public_encoder_are_measured_beside_the_standard_cnn(generator, dataset, monkeypatch):
+    from datalens_service.models.encoders.lite0_network import Lite0Network
+
+    monkeypatch.setattr(Lite0Network, "encode", encode_pixels)
     settings = EvaluationSettings(
         synthetic_images=300, epochs=1, seeds=1, floors=False, stronger_classifier=True, fidelity=()
     )
     heard = []
     found = evaluated(generator, dataset, settings, lambda *event: heard.append(event))
-    assert [measure.name for measure in found.measures] == ["accuracy", "ceiling", "accuracy_resnet", "ceiling_resnet"]
-    assert "residual network" in found.measures[2].protocol
+    names = ["accuracy", "discriminant", "ceiling", "accuracy_features", "ceiling_features"]
+    assert [measure.name for measure in found.measures] == names
+    assert "features of imagenet-lite0" in found.measures[3].protocol
+    assert found.measures[3].value > 90
     assert len(found.per_class) == 2 * len(dataset.schema.class_names)
-    assert heard[-1] == (4 * STEPS_OF_A_PASS, 4 * STEPS_OF_A_PASS)
+    assert heard[-1] == (4 * STEPS_OF_A_TRAINING, 4 * STEPS_OF_A_TRAINING)
+
+
+def test_without_the_extra_the_features_are_named_as_missing(generator, dataset, monkeypatch):
+    monkeypatch.setattr("datalens_service.models.encoders.imagenet_lite0.find_spec", lambda _name: None)
+    settings = TINY.model_copy(update={"fidelity": (), "seeds": 1, "floors": False, "stronger_classifier": True})
+    found = evaluated(generator, dataset, settings)
+    assert [measure.name for measure in found.measures] == ["accuracy", "discriminant", "ceiling"]
+    assert {one.figure for one in found.unavailable} == {
+        "Features of ImageNet, synthetic images",
+        "Features of ImageNet, real images",
+    }
+    assert all("datalens-service[imagenet]" in one.reason for one in found.unavailable)
 
 
 def test_a_figure_that_cannot_be_had_says_why_and_the_others_are_there(generator, dataset, tmp_path):
@@ -180,9 +216,10 @@ def test_a_figure_that_fails_leaves_the_others_and_is_named_without_what_it_said
     fidelity = {f"{name}_domain" for name in ("fid", "kid", "precision", "recall", "score")}
     # Figures of one extractor come from one computation and fail together.
     lost = fidelity if missing in fidelity else {missing}
-    names = {"accuracy", "floor_averages", "floor_moments", "ceiling"} | fidelity
+    public_names = {"accuracy", "discriminant", "floor_majority"} | fidelity
+    names = {"floor_averages", "floor_moments", "ceiling"} | public_names
     assert {one.name for one in found.measures} == names - lost
-    assert {one.name for one in found.measures if one.releasable} == ({"accuracy"} | fidelity) - lost
+    assert {one.name for one in found.measures if one.releasable} == public_names - lost
     (reported,) = found.unavailable
     assert "could not be computed" in reported.reason
     said = capfd.readouterr()
@@ -193,7 +230,7 @@ def test_a_figure_that_fails_leaves_the_others_and_is_named_without_what_it_said
 def test_the_accuracy_that_fails_leaves_the_others_and_no_table(generator, dataset, monkeypatch):
     computed_by(monkeypatch, "accuracy", failing)
     found = evaluated(generator, dataset, TINY.model_copy(update={"fidelity": ()}))
-    assert [one.name for one in found.measures] == ["floor_averages", "ceiling"]
+    assert [one.name for one in found.measures] == ["floor_majority", "floor_averages", "ceiling"]
     assert [one.figure for one in found.unavailable] == ["Trained on the synthetic images"]
     assert found.per_class == ()
 

@@ -97,10 +97,10 @@ SETTINGS = {"most_images": 200, "inception_weights": None, "device": "cpu"}
 
 def blind(reference, num_classes, path, **_settings):
     """An extractor with weights 0: all images look the same to it."""
-    from datalens_service.evaluation.metrics.classifiers import standard_network
+    from datalens_service.evaluation.metrics.extractors import small_network
 
     shape = reference.images.shape[1:]
-    weights = {key: value * 0 for key, value in standard_network(shape, num_classes).state_dict().items()}
+    weights = {key: value * 0 for key, value in small_network(shape, num_classes).state_dict().items()}
     save_file({**weights, "scale": torch.ones(())}, path, {"shape": ",".join(map(str, (*shape, num_classes)))})
     return hashlib.sha256(path.read_bytes()).hexdigest()
 

@@ -21,7 +21,7 @@ from datalens_service.report.verdict import (
 from report_pages import owner_html, releasable_html
 from tests.evaluation.conftest import CLASS_NAMES, report
 
-AVERAGES = "the noisy class averages"
+AVERAGES = "releasing the noisy class averages"
 TEN = tuple(ClassShare(500, 70.0) for _ in range(10))
 SMILES = (ClassShare(1375, 73.0), ClassShare(3625, 83.7))
 
@@ -73,6 +73,35 @@ def test_unequal_classes_are_told_by_their_average_and_the_majority() -> None:
     sentence = judge(images(80.8, 71.9, guessing=50.0, classes=SMILES)).sentence
     assert all(figure in sentence for figure in ("78 %", "50 %", "73 %"))
     assert "unequal" not in judge(images(75.6, 71.3, classes=TEN)).sentence
+
+
+def test_with_unequal_classes_means_over_classes_are_compared() -> None:
+    """Plain accuracy is above all simpler ways, the mean over classes is not."""
+    unequal = images(83.7, 81.0, guessing=50.0, classes=(ClassShare(400, 66.0), ClassShare(3600, 85.7)), averaged=True)
+    verdict = judge(unequal)
+    assert verdict.grade == "worse"
+    assert "76 against 81 %, averaged over classes" in verdict.sentence
+    assert "84 %" in verdict.sentence
+    assert "90 %" in verdict.sentence
+    assert "worse" not in judge(unequal._replace(averaged=False)).sentence
+
+
+def test_what_the_discriminant_gets_from_the_same_images_is_told_where_it_is_more() -> None:
+    assert (
+        "linear discriminant of the same images is better, with 81 %" in judge(images(70.0, 60.0, linear=81.0)).sentence
+    )
+    assert "discriminant" not in judge(images(70.0, 60.0, linear=70.5)).sentence
+
+
+def test_real_images_are_told_with_their_spread() -> None:
+    told = judge(images(70.0, 60.0, real=90.4, real_spread=0.52)).sentence
+    assert "trained on the real images, the same classifier reaches 90 ± 0.5 %" in told
+
+
+def test_the_best_of_all_simpler_ways_is_compared() -> None:
+    found = {"accuracy": 70.0, "floor_majority": 72.0, "floor_averages": 71.0, "floor_moments": 40.0}
+    compared = Figures.from_report(owner_view(report(*(measured(name, value) for name, value in found.items()))))
+    assert compared.simpler == ("always naming the most frequent class", 72.0)
 
 
 def test_of_two_jobs_the_better_one_is_named() -> None:

@@ -70,7 +70,7 @@ def test_job_leaves_all_its_files_and_no_private_state(local: Deployment) -> Non
     assert {file.name for file in made if not file.releasable} == PRIVATE
     assert not private_files(local)
     measured = {measure["name"] for measure in local.read_json(job, "report.json")["measures"]}
-    assert measured == {"accuracy", "floor_averages", "ceiling"}
+    assert measured == {"accuracy", "discriminant", "floor_majority", "floor_averages", "ceiling"}
     assert local.read_json(job, "report-releasable.json")["measures"] == []
 
 

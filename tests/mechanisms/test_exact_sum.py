@@ -55,13 +55,13 @@ def test_rows_that_are_not_whole_are_refused(value: float) -> None:
         ExactSum((1,), 9).add_at(np.array([0]), np.array([value]))
 
 
-@pytest.mark.parametrize("value", [4, -4])
+@pytest.mark.parametrize("value", [4, -4, -128])
 def test_a_row_beyond_the_bound_is_refused(value: int) -> None:
     for rows in (np.array([[value]]), np.array([[float(value)]]), torch.tensor([[value]], dtype=torch.int8)):
         with pytest.raises(ContributionFailed, match="longer than the bound"):
             ExactSum((1,), 3).add(rows)
     with pytest.raises(ContributionFailed, match="longer than the bound"):
-        ExactSum((1,), 3).add_at(np.array([0]), value)
+        ExactSum((1,), 3).add_at(np.array([0]), np.array([value], dtype=np.int8))
     with pytest.raises(ContributionFailed, match="longer than the bound"):
         ExactSum((1, 1), 3).add_products(np.array([[2.0]]), np.array([[2.0]]))
 

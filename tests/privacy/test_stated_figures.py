@@ -128,8 +128,6 @@ def test_other_numbers_have_one_spelling_on_every_surface(typed: str) -> None:
 
 
 _EXACT: Final = (
-    # A number of units that follows from ε.
-    "datalens_service/planning/presets.py: {_evidence(schema, epsilon):,.0f}",
     # The first entry of a journal binds these texts, in old journals too.
     "datalens_service/proof/hash_chain.py: {epsilon!r}",
     "datalens_service/proof/hash_chain.py: {delta!r}",

@@ -1,9 +1,10 @@
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 
 import numpy as np
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import event, func, select
+from sqlalchemy.orm import Session
 
 from datalens_service.base.errors import (
     BudgetExceeded,
@@ -20,7 +21,7 @@ from datalens_service.store.access import tenants
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
-from datalens_service.store.datasets.fingerprints import fingerprints
+from datalens_service.store.datasets.fingerprints import KnownRecord, fingerprints
 from datalens_service.store.datasets.validations import Joined, find_joined
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
@@ -281,6 +282,46 @@ def test_many_records_are_all_remembered(database: Database) -> None:
     last = new_dataset(database, images(count=2500)[-2:])
     assert len(datasets.linked(database, last.id)) == 1
     assert _count(database, AccountRow) == 1
+
+
+@pytest.mark.both_databases
+def test_nobody_waits_for_an_upload_of_many_records_one_by_one(database: Database) -> None:
+    """Between two statements a driver lets other threads go first; meanwhile, nobody else can write."""
+    records = images(count=30_000)
+    units = np.arange(30_000) % 7
+    before, statements = 0, list[str]()
+    event.listen(
+        database._engine,
+        "before_cursor_execute",
+        lambda *told: statements.append(f"{told[2]} {'one by one' if told[-1] else ''}"),
+    )
+    for _ in range(2):
+        new_dataset(database, records, unit_ids=units, delta=1e-6)
+        assert not [statement for statement in statements if statement.endswith("one by one")]
+        assert len(statements) - before < 40
+        before = len(statements)
+    with database.session() as session:
+        assert session.scalar(select(func.count()).select_from(RecordFingerprintRow)) == len(records)
+
+
+def test_two_uploads_at_once_share_an_account(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one comes in after this one has looked, and before it decides."""
+    known, looked = datasets.known_records, list[int]()
+
+    def look_late(session: Session, prints: Collection[bytes]) -> dict[bytes, KnownRecord]:
+        found = known(session, prints)
+        looked.append(len(found))
+        if len(looked) == 1:
+            with monkeypatch.context() as patch:
+                patch.setattr(datasets, "known_records", known)
+                first.append(new_dataset(database))
+        return found
+
+    first = list[StoredDataset]()
+    monkeypatch.setattr(datasets, "known_records", look_late)
+    second = new_dataset(database)
+    assert looked == [0, 20]
+    assert second.account_id == first[0].account_id
 
 
 def test_deletion_leaves_a_tombstone_and_the_spend(database: Database) -> None:

@@ -63,7 +63,7 @@ ASKED: Final[dict[str, Callable[[House], Any]]] = {
 }
 READ_AS_A_WHOLE: Final[dict[str, tuple[Callable[[House], Any], str]]] = {
     # Each of them is looked for on the disk.
-    "unfinished uploads": (lambda house: upload_sessions.known(house.database), "uploads"),
+    "unfinished uploads": (lambda house: upload_sessions.read_lengths(house.database), "uploads"),
     "deleted data sets": (lambda house: datasets.deleted(house.database), "datasets"),
     # No more than there were sign-ins in twelve hours.
     "expired sessions": (lambda house: browser_sessions.sign_in(house.database, house.plain_key), "browser_sessions"),

@@ -118,6 +118,8 @@ def _figure(measure: dict[str, Any]) -> Figure:
     value = _with_unit(measure["value"], measure["unit"])
     if measure["spread"] is not None:
         value += f" ± {measure['spread']:.1f}"
+    if measure.get("balanced") is not None:
+        value += f" ({_with_unit(measure['balanced'], measure['unit'])} averaged over classes)"
     real = "" if measure["ceiling"] is None else _with_unit(measure["ceiling"], measure["unit"])
     ends = [_with_unit(end, measure["unit"]) for end in measure.get("confidence_interval", ())]
     interval = f"95 % interval over {measure['seeds']} seeds: {' to '.join(ends)}" if ends else ""

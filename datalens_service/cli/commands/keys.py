@@ -105,6 +105,43 @@ def list_tenants(data_dir: options.DataDir = options.DEFAULT_DATA_DIR, as_json: 
     output.show_items(items, ("id", "name", "created_at"), as_json=as_json)
 
 
+@tenants_app.command()
+def quotas(
+    tenant: Annotated[str, typer.Argument(help="Name or id of the tenant.")],
+    most_bytes: Annotated[
+        int | None,
+        typer.Option("--bytes", parser=build_integer_parser(0), help="Most bytes of its records and uploads."),
+    ] = None,
+    most_datasets: Annotated[
+        int | None, typer.Option("--datasets", parser=build_integer_parser(0), help="Most data sets.")
+    ] = None,
+    most_jobs: Annotated[
+        int | None, typer.Option("--jobs", parser=build_integer_parser(0), help="Most jobs and audits at once.")
+    ] = None,
+    requests_per_minute: Annotated[
+        int | None,
+        typer.Option("--requests-per-minute", parser=build_integer_parser(1), help="Most requests of all its keys."),
+    ] = None,
+    no_limits: Annotated[bool, typer.Option("--no-limits", help="Take away those that are not named.")] = False,
+    data_dir: options.DataDir = options.DEFAULT_DATA_DIR,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show what a tenant may have at once, and set what is named."""
+    from datalens_service.store.access import quotas as store
+    from datalens_service.store.access import tenants
+
+    asked = (most_bytes, most_datasets, most_jobs, requests_per_minute)
+    with open_database(data_dir) as database:
+        found = tenants.find(database, tenant)
+        before = store.Quotas() if no_limits else store.read(database, found.id)
+        pairs = zip(vars(before).values(), asked, strict=True)
+        now = store.Quotas(*(old if new is None else new for old, new in pairs))
+        if no_limits or any(one is not None for one in asked):
+            store.change(database, found.id, now, actor="local")
+    facts = "\n".join(f"{name}: {'no limit' if limit is None else f'{limit:,}'}" for name, limit in vars(now).items())
+    output.show({"tenant_id": found.id, **vars(now)}, facts, as_json=as_json)
+
+
 def _describe_tenant(tenant: Tenant) -> dict[str, Any]:
     return {"id": tenant.id, "name": tenant.name, "created_at": tenant.created_at.isoformat()}
 

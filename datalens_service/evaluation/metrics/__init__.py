@@ -7,9 +7,12 @@ from datalens_service.evaluation.metrics.metric import Metric
 
 _REGISTERED: Final = (
     accuracy.ACCURACY,
+    accuracy.DISCRIMINANT,
+    baselines.MAJORITY,
     baselines.METRIC,
     accuracy.MOMENTS,
-    accuracy.UPPER_BOUND,
+    accuracy.REAL_IMAGES,
+    *accuracy.FEATURE_METRICS,
     *accuracy.RESIDUAL_METRICS,
     released_classifier.HOLDOUT_IMAGES,
     released_classifier.ACCURACY,

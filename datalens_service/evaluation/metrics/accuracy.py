@@ -1,4 +1,4 @@
-"""Accuracy of a classifier that saw synthetic images only, beside simpler releases and the real images.
+"""Accuracy of classifiers that saw synthetic images only, beside simpler releases and the real images.
 
 All are tested on the same images under the same protocol; only the training images differ.
 """
@@ -7,87 +7,89 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
-from datalens_service.data.dataset import Images, Labels
-from datalens_service.evaluation.metrics.classifier_benchmark import STEPS_OF_A_PASS, ClassifierBenchmark
-from datalens_service.evaluation.metrics.classifiers import RESIDUAL, STANDARD, ClassifierArchitecture
+from datalens_service.data.dataset import Labels
+from datalens_service.evaluation.metrics.classifier_benchmark import STEPS_OF_A_TRAINING, ClassifierBenchmark
+from datalens_service.evaluation.metrics.classifiers import LINEAR, STANDARD, Classifier
 from datalens_service.evaluation.metrics.context import Context
-from datalens_service.evaluation.metrics.downstream import Targets
+from datalens_service.evaluation.metrics.discriminant import SIDE, label_by_pixels
 from datalens_service.evaluation.metrics.metric import Metric
-from datalens_service.evaluation.metrics.outcome import MetricResult, PublicFacts, Reads
+from datalens_service.evaluation.metrics.outcome import MetricResult, PublicFacts, Reads, Score
 from datalens_service.evaluation.metrics.reference import drawn_from
-from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.models.generators.generator import Generator
 
 SYNTHETIC: Final = "labels after training on synthetic images"
 REAL: Final = "labels after training on real images"
+_LINEAR: Final = "labels by the linear discriminant of synthetic images"
 
 
-def _accuracy(context: Context, classifier: ClassifierArchitecture) -> MetricResult:
+def _accuracy(context: Context, classifier: Classifier) -> MetricResult:
     benchmark = context.benchmark(classifier)
-    labels = context.once((SYNTHETIC, classifier), lambda: _trained_on_samples(context.generator, benchmark))
-    return _outcome(benchmark, labels, _drawn(benchmark, context.generator), benchmark.settings.epochs)
+    labels = context.once((SYNTHETIC, classifier), lambda: _learn(context, benchmark, context.generator))
+    return benchmark.outcome(labels, _name_samples(benchmark, context.generator))
 
 
-def _moments(context: Context, classifier: ClassifierArchitecture) -> MetricResult:
+def _moments(context: Context, classifier: Classifier) -> MetricResult:
     benchmark = context.benchmark(classifier)
-    labels = _trained_on_samples(context.moments_generator, benchmark)
-    return _outcome(benchmark, labels, _drawn(benchmark, context.moments_generator), benchmark.settings.epochs)
+    labels = _learn(context, benchmark, context.moments_generator)
+    return benchmark.outcome(labels, _name_samples(benchmark, context.moments_generator))
 
 
-def _upper_bound(context: Context, classifier: ClassifierArchitecture) -> MetricResult:
+def _real(context: Context, classifier: Classifier) -> MetricResult:
     benchmark, train = context.benchmark(classifier), context.training_images
     drawn = drawn_from(train, context.settings.synthetic_images)
-    epochs = _epochs_on_real_images(context.settings, context.schema.num_units)
-    labels = context.once(
-        (REAL, classifier), lambda: benchmark.predictions(lambda _seed: (drawn.images, drawn.labels), epochs)
-    )
+    labels = context.once((REAL, classifier), lambda: benchmark.predictions(lambda _seed: (drawn.images, drawn.labels)))
     used, there = drawn.count.for_owner(), train.count.for_owner()
     of_all = f"{used:,} of {there:,}" if used < there else f"{there:,}"
-    return _outcome(benchmark, labels, f"{of_all} real training images", epochs)
+    return benchmark.outcome(labels, f"{of_all} real training images")
 
 
-def _outcome(benchmark: ClassifierBenchmark, labels: list[Labels], training_set: str, epochs: int) -> MetricResult:
-    return MetricResult(tuple(benchmark.accuracies(labels)), benchmark.protocol(training_set, epochs))
-
-
-def _drawn(benchmark: ClassifierBenchmark, generator: Generator) -> str:
+def _name_samples(benchmark: ClassifierBenchmark, generator: Generator) -> str:
     kind = "public images with soft labels" if generator.verbatim else "synthetic images"
     return f"{benchmark.settings.synthetic_images:,} {kind}"
 
 
-def _trained_on_samples(generator: Generator, benchmark: ClassifierBenchmark) -> list[Labels]:
-    """Return labels by a classifier that saw images of `generator`; every seed draws its own."""
-    count, progress = benchmark.settings.synthetic_images, benchmark.progress
+def _learn(context: Context, benchmark: ClassifierBenchmark, generator: Generator) -> list[Labels]:
+    """Labels by a classifier that saw images of `generator`; every seed draws its own.
 
-    def draw(seed: int) -> tuple[Images, Targets]:
-        return generator.draw_training_set(count, seed=seed, observe=lambda _drawn, _count: progress.pulse())
-
-    return benchmark.predictions(draw, benchmark.settings.epochs)
-
-
-def _epochs_on_real_images(settings: EvaluationSettings, num_units: int) -> int:
-    """Pass over a small real set more often, so that it gets no fewer steps than the synthetic one.
-
-    The number of units is public; the number of records may not be.
+    The discriminant of the same images is computed while they are there.
     """
-    return max(settings.epochs, -(-settings.epochs * settings.synthetic_images // num_units))
+    given: list[Labels] = []
+    for seed in range(benchmark.settings.repetitions):
+        images, labels = generator.draw_training_set(
+            benchmark.settings.synthetic_images,
+            seed=seed,
+            observe=lambda _drawn, _count: benchmark.progress.pulse(),
+        )
+        given.append(benchmark.label(images, labels, seed))
+        if benchmark.classifier is STANDARD and generator is context.generator:
+            classes, tested = context.schema.num_classes, context.test_images.split.images
+            context.once((_LINEAR, seed), partial(label_by_pixels, images, labels, tested, classes))
+    return given
 
 
-def _uses(classifier: ClassifierArchitecture, facts: PublicFacts) -> bool:
+def _discriminant(context: Context) -> MetricResult:
+    tested, seeds = context.test_images, range(context.settings.repetitions)
+    given = [context.recall((_LINEAR, seed)) for seed in seeds]
+    drawn = _name_samples(context.benchmark(STANDARD), context.generator)
+    protocol = f"linear discriminant of {drawn}, of at most {SIDE}×{SIDE} pixels; tested on {tested.name}"
+    return MetricResult.from_scores([Score.from_labels(labels, tested.split.labels) for labels in given], protocol)
+
+
+def _uses(classifier: Classifier, facts: PublicFacts) -> bool:
     return facts.has_test and (classifier is STANDARD or facts.settings.stronger_classifier)
 
 
-def _uses_moments(classifier: ClassifierArchitecture, facts: PublicFacts) -> bool:
+def _uses_moments(classifier: Classifier, facts: PublicFacts) -> bool:
     return _uses(classifier, facts) and facts.settings.floors and facts.has_moments
 
 
-def _uses_real_images(classifier: ClassifierArchitecture, facts: PublicFacts) -> bool:
+def _uses_real_images(classifier: Classifier, facts: PublicFacts) -> bool:
     return _uses(classifier, facts) and facts.settings.ceiling
 
 
 def _steps(facts: PublicFacts) -> int:
-    """Return the steps of progress: fewer real images are passed over more often, so both sets take the same work."""
-    return STEPS_OF_A_PASS * facts.settings.repetitions * facts.settings.epochs
+    """Of progress."""
+    return STEPS_OF_A_TRAINING * facts.settings.repetitions
 
 
 class _Training(NamedTuple):
@@ -96,9 +98,10 @@ class _Training(NamedTuple):
     family: str
     reads: Reads
     compute: Callable[..., MetricResult]
-    applies: Callable[[ClassifierArchitecture, PublicFacts], bool]
+    applies: Callable[[Classifier, PublicFacts], bool]
 
-    def metric(self, classifier: ClassifierArchitecture, title: str, meaning: str) -> Metric:
+    def metric(self, classifier: Classifier, title: str, meaning: str) -> Metric:
+        """The metric of one classifier."""
         return Metric(
             name=f"{self.family}{classifier.suffix}",
             title=title,
@@ -116,7 +119,7 @@ class _Training(NamedTuple):
 
 _SAMPLES: Final = _Training("accuracy", "test", _accuracy, _uses)
 _NOISY_MOMENTS: Final = _Training("floor_moments", "training", _moments, _uses_moments)
-_REAL_IMAGES: Final = _Training("ceiling", "training", _upper_bound, _uses_real_images)
+_OF_REAL_IMAGES: Final = _Training("ceiling", "training", _real, _uses_real_images)
 
 ACCURACY: Final = _SAMPLES.metric(
     STANDARD,
@@ -128,25 +131,51 @@ MOMENTS: Final = _NOISY_MOMENTS.metric(
     "Baseline: noisy moments, no votes",
     "What images from noisy class means and covariances alone reach at the same ε and δ.",
 )
-UPPER_BOUND: Final = _REAL_IMAGES.metric(
+REAL_IMAGES: Final = _OF_REAL_IMAGES.metric(
     STANDARD,
     "Trained on the real images",
     "What the same classifier reaches when it may see the real training images.",
 )
-RESIDUAL_METRICS: Final = (
+DISCRIMINANT: Final = Metric(
+    name="discriminant",
+    title="Linear discriminant of the images",
+    meaning="Share of real test images that the linear discriminant of the same synthetic images labels correctly. "
+    "Where it is better than the classifier, the images hold more than a network learns from them.",
+    unit="percent",
+    better="higher",
+    reads="test",
+    compute=_discriminant,
+    applies=partial(_uses, STANDARD),
+    steps=lambda _facts: 0,
+    group=ACCURACY.title,
+)
+FEATURE_METRICS: Final = (
     _SAMPLES.metric(
-        RESIDUAL,
-        "Stronger classifier, synthetic images",
-        "The same share for a small residual network that has seen synthetic images only.",
+        LINEAR,
+        "Features of ImageNet, synthetic images",
+        "The same share for a linear model on features of a public network that has seen synthetic images only.",
     ),
     _NOISY_MOMENTS.metric(
-        RESIDUAL,
-        "Stronger classifier, moments baseline",
-        "What the residual network reaches on images from noisy moments alone.",
+        LINEAR,
+        "Features of ImageNet, moments baseline",
+        "What the linear model on features reaches on images from noisy moments alone.",
     ),
-    _REAL_IMAGES.metric(
-        RESIDUAL,
-        "Stronger classifier, real images",
-        "What the residual network reaches when it may see the real training images.",
+    _OF_REAL_IMAGES.metric(
+        LINEAR,
+        "Features of ImageNet, real images",
+        "What the linear model on features reaches when it may see the real training images.",
     ),
+)
+
+
+def _earlier(name: str, reads: Reads) -> Metric:
+    """A metric of reports up to 1.0.0, which nothing computes any more."""
+    meaning = "Share of real test images that a residual network of an earlier version labels correctly."
+    return Metric(name, "Residual network of an earlier version", meaning, "percent", "higher", reads)
+
+
+RESIDUAL_METRICS: Final = (
+    _earlier("accuracy_resnet", "test"),
+    _earlier("floor_moments_resnet", "training"),
+    _earlier("ceiling_resnet", "training"),
 )

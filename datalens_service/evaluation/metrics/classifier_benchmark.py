@@ -4,19 +4,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-
-from datalens_service.data.dataset import Images, Labels
+from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.evaluation.metrics import downstream
-from datalens_service.evaluation.metrics.classifiers import ClassifierArchitecture
+from datalens_service.evaluation.metrics.classifiers import LINEAR, STANDARD, Classifier
+from datalens_service.evaluation.metrics.discriminant import label_by_features
+from datalens_service.evaluation.metrics.outcome import MetricResult, Score
 from datalens_service.evaluation.metrics.reference import Reference
 from datalens_service.evaluation.settings import EvaluationSettings
 
 Observe = Callable[[int, int], None]
 Draw = Callable[[int], tuple[Images, downstream.Targets]]
 
-STEPS_OF_A_PASS: Final = 10
-"""Steps of progress for as much work as a pass over the synthetic images that the settings name."""
+STEPS_OF_A_TRAINING: Final = 20
+"""Of progress."""
 
 
 @dataclass
@@ -57,40 +57,46 @@ class ClassifierBenchmark:
     """Trains a classifier once per seed and tests it on the same images each time."""
 
     reference: Reference
-    num_classes: int
+    schema: Schema
     settings: EvaluationSettings
-    classifier: ClassifierArchitecture
+    classifier: Classifier
     device: str
     progress: StepCounter
 
-    def predictions(self, draw: Draw, epochs: int) -> list[Labels]:
-        """Return the predicted labels of the test images, per seed, after training on `draw(seed)`."""
-        return [self._predicted(*draw(seed), epochs, seed) for seed in range(self.settings.repetitions)]
+    def predictions(self, draw: Draw) -> list[Labels]:
+        """Labels given to the test images, per seed, after training on `draw(seed)`."""
+        return [self.label(*draw(seed), seed) for seed in range(self.settings.repetitions)]
 
-    def accuracies(self, predictions: Sequence[Labels]) -> list[float]:
-        """Return the percentage of right labels, per seed."""
-        return [100 * float(np.mean(given == self.reference.split.labels)) for given in predictions]
+    def outcome(self, predictions: Sequence[Labels], training_set: str) -> MetricResult:
+        """Accuracies, and what was done, for a reader who wants to do it again."""
+        scores = [Score.from_labels(given, self.reference.split.labels) for given in predictions]
+        learned = trained_by(self.classifier, self.settings, training_set)
+        return MetricResult.from_scores(scores, f"{learned}; tested on {self.reference.name}")
 
-    def protocol(self, training_set: str, epochs: int) -> str:
-        """Describe the measurement for a reader who wants to repeat it."""
-        return f"{trained_by(self.classifier, self.settings, epochs, training_set)}; tested on {self.reference.name}"
-
-    def _predicted(self, images: Images, labels: downstream.Targets, epochs: int, seed: int) -> Labels:
-        begun, steps = self.progress.done, STEPS_OF_A_PASS * self.settings.epochs
+    def label(self, images: Images, labels: downstream.Targets, seed: int) -> Labels:
+        """Labels given to the test images after training on `images`."""
+        begun, tested = self.progress.done, self.reference.split.images
+        if self.classifier is LINEAR:
+            given = label_by_features(images, labels, tested, self.schema)
+            self.progress.reach(begun + STEPS_OF_A_TRAINING)
+            return given
         network = downstream.trained(
             images,
             labels,
-            self.num_classes,
-            epochs=epochs,
+            self.schema.num_classes,
             seed=seed,
             device=self.device,
-            classifier=self.classifier,
+            steps=self.settings.steps,
             batch_size=self.settings.batch_size,
-            observe=lambda seen, whole: self.progress.reach(begun + steps * seen // whole),
+            mirrored=self.settings.mirrored,
+            observe=lambda done, whole: self.progress.reach(begun + STEPS_OF_A_TRAINING * done // whole),
         )
-        return downstream.labelled(network, self.reference.split.images, self.device)
+        return downstream.labelled(network, tested, self.device)
 
 
-def trained_by(classifier: ClassifierArchitecture, settings: EvaluationSettings, epochs: int, training_set: str) -> str:
-    """Describe the training of a classifier, with every number that a repetition needs."""
-    return f"{classifier.description}, {epochs} epochs on {training_set} in batches of {settings.batch_size}"
+def trained_by(classifier: Classifier, settings: EvaluationSettings, training_set: str) -> str:
+    """How a classifier was trained, with every number that a repetition needs."""
+    if classifier is not STANDARD:
+        return f"{classifier.description}, on {training_set}"
+    mirrored = ", mirrored at random" if settings.mirrored else ""
+    return f"{classifier.description}, {settings.steps:,} steps of {settings.batch_size} of {training_set}{mirrored}"

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from datalens_service.base.errors import PersonsInBothSplits
 from datalens_service.data.dataset import Dataset, Schema, Split, Upload
 from datalens_service.evaluation.metrics.classifier_benchmark import ClassifierBenchmark, StepCounter
-from datalens_service.evaluation.metrics.classifiers import ClassifierArchitecture
+from datalens_service.evaluation.metrics.classifiers import Classifier
 from datalens_service.evaluation.metrics.outcome import OWNER_ONLY, PublicFacts, Reads, Standing
 from datalens_service.evaluation.metrics.reference import Reference, fidelity_reference, test_reference
 from datalens_service.evaluation.settings import EvaluationSettings
@@ -146,11 +146,9 @@ class Context:
             raise UndeclaredRead("There is no moments generator; the metric must ask for it.")
         return generator
 
-    def benchmark(self, classifier: ClassifierArchitecture) -> ClassifierBenchmark:
-        """Return a benchmark that trains a classifier and tests it on the test images."""
-        return ClassifierBenchmark(
-            self.test_images, self.schema.num_classes, self.settings, classifier, self.device, self.progress
-        )
+    def benchmark(self, classifier: Classifier) -> ClassifierBenchmark:
+        """Trains a classifier and tests it on the test images."""
+        return ClassifierBenchmark(self.test_images, self.schema, self.settings, classifier, self.device, self.progress)
 
     def once(self, key: Hashable, compute: Callable[[], Value]) -> Value:
         """Compute a result once for several metrics; only metrics with the same audience share it."""

@@ -1,4 +1,4 @@
-"""Feature extractors as torch-fidelity wants them: the standard CNN, random convolutions, Inception and plug-ins."""
+"""Feature extractors as torch-fidelity wants them: a small CNN, random convolutions, Inception and plug-ins."""
 
 import hashlib
 import inspect
@@ -21,7 +21,7 @@ from datalens_service.base.errors import WorkerUnavailable
 from datalens_service.base.plugins import EXTRACTORS, find_origin, load_plugin
 from datalens_service.data.dataset import Images, Split
 from datalens_service.evaluation.metrics import downstream
-from datalens_service.evaluation.metrics.classifiers import LARGEST_SIDE, averaged, standard_network
+from datalens_service.evaluation.metrics.classifiers import LARGEST_SIDE, averaged
 
 Extract = Callable[[Images], NDArray[np.floating[Any]]]
 
@@ -47,7 +47,7 @@ _TIMEOUT_SECONDS: Final = 20
 
 
 class DomainExtractor(FeatureExtractorBase):  # type: ignore[misc]
-    """The standard CNN, trained on images of the same kind: it needs no download.
+    """A small CNN, trained on such images: it needs no download.
 
     Its features are the 64 numbers before the last layer, divided by their root mean square on the training images:
     the kernel of KID expects numbers around 1. It is of no use for other kinds of images, and its figures can be
@@ -62,7 +62,7 @@ class DomainExtractor(FeatureExtractorBase):  # type: ignore[misc]
             *sides, channels, classes = (int(part) for part in file.metadata()["shape"].split(","))
             weights = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
         self.register_buffer("scale", weights.pop(_SCALE))
-        network = standard_network((*(min(side, LARGEST_SIDE) for side in sides), channels), classes)
+        network = small_network((*sides, channels), classes)
         network.load_state_dict(weights)
         *body, last = network.children()
         self.body, self.last = torch.nn.Sequential(*body), last
@@ -83,17 +83,51 @@ class DomainExtractor(FeatureExtractorBase):  # type: ignore[misc]
         return tuple(outputs[name] for name in self.features_list)
 
 
+def small_network(shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
+    """The CNN for averaged images of `shape` (height, width, channels), of any size from 4.
+
+    It has no normalisation: it must see that images are paler or rougher than real ones, which the judge need not.
+    """
+    *sides, channels = shape
+    # Below 16 pixels two valid convolutions would eat the image up; a border of zeros keeps its size.
+    padding = 0 if min(sides) >= _POOLED_FROM * 2 else 1
+    height, width = (((min(side, LARGEST_SIDE) - 2 + 2 * padding) // 2 - 2 + 2 * padding) // 2 for side in sides)
+    return nn.Sequential(
+        nn.Conv2d(channels, 32, 3, padding=padding), nn.MaxPool2d(2), nn.ReLU(), nn.Dropout(0.2),
+        nn.Conv2d(32, 64, 3, padding=padding), nn.MaxPool2d(2), nn.ReLU(), nn.Dropout(0.25),
+        nn.Flatten(), nn.Linear(64 * height * width, 64), nn.ReLU(), nn.Linear(64, num_classes),
+    )  # fmt: skip
+
+
+def train_small(
+    images: Split, num_classes: int, *, epochs: int, batch_size: int, seed: int, device: str
+) -> nn.Sequential:
+    """The small CNN after some epochs of Adam 1e-3; the global random state is left as it was."""
+    with torch.random.fork_rng(devices=[torch.device(device)] if device.startswith("cuda") else []):
+        torch.manual_seed(seed)
+        pixels, targets = downstream.tensors_on(device, images.images, images.labels)
+        network: nn.Sequential = small_network(tuple(pixels.shape[1:]), num_classes).to(device)
+        network.to(memory_format=torch.channels_last)
+        optimizer = torch.optim.Adam(network.parameters(), 1e-3)
+        network.train()
+        for _ in range(epochs):
+            for rows in torch.split(torch.randperm(len(targets)).to(device), batch_size):
+                loss = nn.functional.cross_entropy(network(downstream.scaled(pixels[rows])), targets[rows])
+                optimizer.zero_grad()
+                torch.autograd.backward(loss)
+                optimizer.step()
+    return network
+
+
 def train_domain(reference: Split, num_classes: int, path: Path, *, seed: int, device: str) -> str:
-    """Train the standard CNN on real images, write its weights, and return the file's SHA-256 in hexadecimal.
+    """Train the small CNN on real images and write its weights; SHA-256 of the file, hexadecimal.
 
     Args:
         reference: Images and labels that are not compared afterwards.
         path: The file, safetensors; as private as `reference`.
     """
-    network = downstream.trained(
-        reference.images, reference.labels, num_classes,
-        epochs=-(-_STEPS * _BATCH // len(reference.labels)), batch_size=_BATCH, seed=seed, device=device,
-    )  # fmt: skip
+    epochs = -(-_STEPS * _BATCH // len(reference.labels))
+    network = train_small(reference, num_classes, epochs=epochs, batch_size=_BATCH, seed=seed, device=device)
     weights = {key: value.cpu().contiguous() for key, value in network.state_dict().items()}
     weights[_SCALE] = _root_mean_square(network, reference, device)
     shape = ",".join(map(str, (*reference.images.shape[1:], num_classes)))
@@ -106,7 +140,7 @@ def _root_mean_square(network: torch.nn.Module, reference: Split, device: str) -
     features: torch.nn.Module = torch.nn.Sequential(*list(network.children())[:-1]).eval()
     with torch.inference_mode():
         pixels = torch.from_numpy(np.ascontiguousarray(reference.images)).to(device)
-        parts = [features(downstream.scaled(part)) for part in torch.split(pixels, downstream.BATCH)]
+        parts = [features(downstream.scaled(part)) for part in torch.split(pixels, _BATCH)]
         return torch.cat(parts).square().mean().sqrt().clamp_min(1e-6).cpu()
 
 

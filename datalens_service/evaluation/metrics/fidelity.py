@@ -1,7 +1,7 @@
 """Fidelity of synthetic images to real ones, by torch-fidelity: FID, KID, precision, recall and the score.
 
-The reference is split in two. One half trains the domain extractor and stands in as baseline and upper bound: its
-average image per class, and itself. All three are compared with the other half, so that they share one scale.
+The reference is split in two. One half trains the domain extractor and stands in as baseline, by its average image per
+class, and as other real images. The other half is what all three are compared with, so that they share one scale.
 Nothing is cached on the disk: features of private images would stay there.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from datalens_service.base.errors import WorkerUnavailable
 from datalens_service.data.dataset import Images, Split
-from datalens_service.evaluation.metrics.classifier_benchmark import STEPS_OF_A_PASS
+from datalens_service.evaluation.metrics.classifier_benchmark import STEPS_OF_A_TRAINING
 from datalens_service.evaluation.metrics.context import Context
 from datalens_service.evaluation.metrics.metric import Better, Metric
 from datalens_service.evaluation.metrics.outcome import Basis, MetricResult, PublicFacts, Reads
@@ -129,7 +129,7 @@ class Comparisons(NamedTuple):
     extractor: Extractor
     synthetic: ReferenceComparison
     baseline: ReferenceComparison
-    upper_bound: ReferenceComparison
+    real: ReferenceComparison
 
 
 def compare(
@@ -221,14 +221,14 @@ def _compute_score(context: Context) -> MetricResult:
 
 
 def against(name: str, comparisons: Comparisons, reference: Reference) -> MetricResult:
-    """Return one figure of synthetic images, beside those of the baseline and the upper bound."""
+    """One figure of synthetic images, beside what it is for the baseline and for other real images."""
     alone = name == _SCORE and not comparisons.extractor.reads_reference
     basis = _basis(comparisons.extractor, comparisons.synthetic.images, None if alone else reference)
     return MetricResult(
         values=(_finite(comparisons.synthetic.figures[name]),),
         protocol=_protocol(name, basis, comparisons.extractor),
         baseline=_finite(comparisons.baseline.figures[name]),
-        upper_bound=_finite(comparisons.upper_bound.figures[name]),
+        of_real_images=_finite(comparisons.real.figures[name]),
         basis=basis,
     )
 
@@ -462,7 +462,7 @@ def _steps(name: str, kind: ExtractorKind, facts: PublicFacts) -> int:
     """Return the steps of all figures of an extractor, by passes of the standard CNN: the first figure computes all."""
     if name != next(iter(_FIGURES)):
         return 0
-    return max(1, round(STEPS_OF_A_PASS * _WORTH.get(kind, _WORTH_OF_OTHERS) / facts.settings.synthetic_images))
+    return max(1, round(STEPS_OF_A_TRAINING * _WORTH.get(kind, _WORTH_OF_OTHERS) / facts.settings.synthetic_images))
 
 
 # Two extractors are two scales: no metric is shared between them, so that no table can mix them.

@@ -9,13 +9,18 @@ reference   also the images of `reference`    as the owner declared these images
 training    also private training images      for the owner alone
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import numpy as np
 from pydantic import Field
 
 from datalens_service.base.audience import Public
 from datalens_service.base.fields import Frozen
+from datalens_service.data.dataset import Labels
 from datalens_service.evaluation.settings import EvaluationSettings
 
 Audience = Literal["public", "owner"]
@@ -32,6 +37,20 @@ class Standing(NamedTuple):
 
 
 OWNER_ONLY = Standing("owner", "private")
+
+
+class Score(NamedTuple):
+    """Percent of images that were labelled rightly, and the mean of that over their classes."""
+
+    accuracy: float
+    balanced: float
+
+    @classmethod
+    def from_labels(cls, given: Labels, right: Labels) -> Score:
+        """Of labels (m,) beside the right ones."""
+        hits = given == right
+        per_class = [hits[right == label].mean() for label in np.unique(right)]
+        return cls(100 * float(hits.mean()), 100 * float(np.mean(per_class)))
 
 
 class Basis(Frozen):
@@ -54,15 +73,23 @@ class MetricResult:
 
     Attributes:
         values: One per seed, in the metric's unit.
-        protocol: The protocol, for a reader who wants to repeat it.
-        upper_bound: The same for other real images.
+        protocol: How, for a reader who wants to repeat it.
+        balanced: The same of each seed as a mean over classes; empty of figures that are no accuracy.
+        of_real_images: The same for other real images.
     """
 
     values: tuple[float, ...]
     protocol: str
     baseline: float | None = None
-    upper_bound: float | None = None
+    of_real_images: float | None = None
     basis: Basis | None = None
+    balanced: tuple[float, ...] = ()
+
+    @classmethod
+    def from_scores(cls, scores: Sequence[Score], protocol: str) -> MetricResult:
+        """Accuracy of each seed."""
+        accuracies, balanced = zip(*scores, strict=True)
+        return cls(accuracies, protocol, balanced=balanced)
 
 
 @dataclass(frozen=True)

@@ -156,12 +156,15 @@ def create(
         key = tenant_key(installation_key(session, lock=False), tenant_id)
     prints = fingerprints(key, images, unit_ids)
     constant = fingerprints(key, images[constant_rows(images)]).keys()
+    # Before the transaction: there, nobody else can write.
+    with database.session() as session:
+        known = known_records(session, prints)
     with database.transaction() as session:
         installation_key(session, lock=True)
         if session.get(DatasetRow, dataset_id) is not None:
             raise StateConflict("The upload was confirmed a moment ago; look at it again.")
         checked_log_bytes = check_log_before_upload(session, database.log)
-        known = known_records(session, prints)
+        known |= known_records(session, prints.keys() - known.keys())
         _check_same_units(prints, known)
         if schema.records_are_public:
             _check_none_is_private(session, known)

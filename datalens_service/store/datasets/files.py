@@ -8,6 +8,7 @@ import hashlib
 import os
 import tempfile
 import threading
+import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +23,8 @@ _FETCHES = 8
 """Most at once: a store that hardly answers must not have all threads that answer requests."""
 
 _TURN_SECONDS = 2.0
+_PROBE = ".datalens-probe"
+_PROBE_SECONDS = 600.0
 _PATIENCE: dict[str, Any] = {"connect_timeout": 5, "read_timeout": 60, "retries": {"max_attempts": 1}}
 """Timeouts of the library for S3, which also tries again by itself."""
 
@@ -80,6 +83,7 @@ class RemoteFiles:
 
     def __init__(self, url: str, copies: Path, older: LocalFiles) -> None:
         self._files, self._root = open_store(url)
+        self._probe = StoreProbe(self._files, self._root)
         self._turns = threading.BoundedSemaphore(_FETCHES)
         self._copies = copies
         self._older = older
@@ -104,10 +108,9 @@ class RemoteFiles:
         return copy
 
     def check(self) -> None:
-        """Check that the bucket answers."""
-        with _translated("The artifact store does not answer"):
-            if not self._files.exists(self._root.partition("/")[0]):
-                raise OSError("no bucket")
+        """Check that the store takes files and gives them back."""
+        with _translated("The artifact store does not take files, or does not answer"):
+            self._probe.look()
 
     def _fetch_in_turn(self, name: str, sha256: str, copy: Path) -> None:
         if not self._turns.acquire(timeout=_TURN_SECONDS):
@@ -134,6 +137,32 @@ class RemoteFiles:
         copies = sorted((path for path in self._copies.iterdir() if path.is_file()), key=_last_used)
         for path in copies[:-_KEPT_COPIES]:
             path.unlink(missing_ok=True)
+
+
+class StoreProbe:
+    """Look at an object store: its bucket each time, and every ten minutes whether it takes a file and gives it back.
+
+    More often would leave thousands of versions a day in a bucket that keeps them.
+    """
+
+    def __init__(self, files: Any, root: str) -> None:
+        self._files, self._root = files, root
+        self._next = float("-inf")
+
+    def look(self) -> None:
+        """Raise an error of the store's library, or OSError, if it does not."""
+        if not self._files.exists(self._root.partition("/")[0]):
+            raise OSError("no bucket")
+        if time.monotonic() < self._next:
+            return
+        self._files.pipe_file(f"{self._root}/{_PROBE}", _PROBE.encode())
+        try:
+            found = self._files.cat_file(f"{self._root}/{_PROBE}")
+        except FileNotFoundError as error:
+            raise OSError("lost") from error
+        if found != _PROBE.encode():
+            raise OSError("altered")
+        self._next = time.monotonic() + _PROBE_SECONDS
 
 
 def files_at(url: str, data_dir: Path) -> Files:

@@ -16,7 +16,7 @@ from typing import Final
 
 from datalens_service.base.errors import DatalensError, FileDamaged, InvalidInput, StoreUnavailable
 from datalens_service.base.settings import Settings
-from datalens_service.store.datasets.files import open_store, was_altered
+from datalens_service.store.datasets.files import StoreProbe, open_store, was_altered
 from datalens_service.store.datasets.sealing import KEY_BYTES, altered_records, seal, unseal
 from datalens_service.store.disk import translated
 
@@ -43,6 +43,11 @@ class RecordStore:
     def __init__(self, settings: Settings) -> None:
         self._folder, key_file = records_folder(settings.data_dir), settings.records_key_file
         self._objects = None if key_file is None else _Objects(settings.records_url, _read_key(key_file))
+
+    def check(self) -> None:
+        """Check that the object store, if there is one, takes files and gives them back."""
+        if self._objects is not None:
+            self._objects.check()
 
     def keep(self, folder: Path) -> str:
         """Have the files of `folder` stay for good.
@@ -124,7 +129,12 @@ class _Objects:
 
     def __init__(self, url: str, key: bytes) -> None:
         self._files, self._root = open_store(url)
+        self._probe = StoreProbe(self._files, self._root)
         self._key = key
+
+    def check(self) -> None:
+        with _answering():
+            self._probe.look()
 
     def put(self, source: Path, name: str) -> None:
         with tempfile.NamedTemporaryFile(dir=source.parent.parent, prefix=".sealed-") as sealed:

@@ -11,12 +11,15 @@ import shutil
 import tempfile
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from datalens_service.base.errors import InsufficientStorage
+from datalens_service.store.access import quotas
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import upload_sessions
+from datalens_service.store.datasets.record_files import records_folder
 from datalens_service.store.datasets.upload_sessions import partial_files
 from datalens_service.store.disk import lock_folder
 
@@ -50,6 +53,16 @@ def reserve(database: Database, data_dir: Path, length: int) -> Generator[None]:
         yield
 
 
+def check_quota(database: Database, data_dir: Path, tenant_id: str, length: int) -> None:
+    """Refuse `length` further bytes of a tenant that may not have them.
+
+    Raises:
+        QuotaExceeded: They are beyond its quota.
+    """
+    with database.transaction() as session:
+        quotas.check_bytes(session, tenant_id, partial(measure_records, data_dir), length)
+
+
 def open_incoming(data_dir: Path, length: int) -> tuple[BinaryIO, Path]:
     """Open a file for what comes with a request: it reserves `length` bytes, and is locked while this process lives."""
     folder = incoming_folder(data_dir)
@@ -63,6 +76,12 @@ def open_incoming(data_dir: Path, length: int) -> tuple[BinaryIO, Path]:
 def list_incoming(data_dir: Path) -> list[Path]:
     """List the files of requests that are being received, or were when their process was killed."""
     return list(incoming_folder(data_dir).glob(f"{_PREFIX}*"))
+
+
+def measure_records(data_dir: Path, dataset_ids: Iterable[str]) -> int:
+    """Return the bytes of records of data sets on this disk; what lies in an object store is none."""
+    folders = (records_folder(data_dir) / dataset_id for dataset_id in dataset_ids)
+    return sum(_size(path) for folder in folders if folder.is_dir() for path in folder.iterdir())
 
 
 def _list_lacking(database: Database, data_dir: Path) -> Iterable[int]:

@@ -26,6 +26,7 @@ from datalens_service.base.copies import copied
 from datalens_service.base.errors import StateConflict
 from datalens_service.base.parsing import Stated
 from datalens_service.proof.hash_chain import EntryKind
+from datalens_service.store.access import quotas
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_clock, read_database_clock
 from datalens_service.store.datasets import datasets, upload_sessions
@@ -71,11 +72,14 @@ def begin(database: Database, key_id: str, upload_id: str, form: dict[str, Any])
 
     Raises:
         StateConflict: Something of it is missing.
+        QuotaExceeded: The tenant has as many data sets as it may.
     """
     with database.transaction() as session:
+        dataset_id = datasets.new_id()
+        quotas.check_datasets(session, quotas.find_tenant(session, key_id), dataset_id)
         upload = upload_sessions.take(session, upload_id)
         named = form if upload.name is None else {"name": upload.name, **form}
-        row = _new(datasets.new_id(), key_id, upload_id, named)
+        row = _new(dataset_id, key_id, upload_id, named)
         session.add(row)
         session.flush()
         return Validation.from_row(row)
@@ -102,6 +106,7 @@ def settle(
     """
     row = session.get(IntakeRow, seen.dataset_id, with_for_update=True)
     if row is None:
+        quotas.check_datasets(session, quotas.find_tenant(session, seen.key_id), seen.dataset_id)
         row = _new(seen.dataset_id, seen.key_id, seen.upload_id, form)
         session.add(row)
     elif row.state != seen.state:

@@ -15,6 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from datalens_service.base.errors import NotFound, StateConflict
+from datalens_service.store.access import quotas
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.jobs.idempotency import earlier_job, key_conflict, request_fingerprint, scoped
@@ -66,6 +67,7 @@ def create(
         key = scoped(idempotency_key, dataset.tenant_id)
         if (known := earlier_job(session, key, fingerprint)) is not None:
             return _read(session, known)
+        quotas.check_jobs(session, dataset.tenant_id)
         row = _new_row(session, dataset, request, fingerprint)
         row.max_attempts, row.idempotency_key, row.queue = max_attempts, key, queue
         session.add(row)

@@ -39,6 +39,7 @@ from sqlalchemy.orm import Session
 from datalens_service.base.clock import to_second
 from datalens_service.base.errors import StateConflict
 from datalens_service.methods import Plan
+from datalens_service.store.access import quotas
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.jobs import events, released_models
@@ -175,6 +176,7 @@ def create(
         if dataset.state != "ready":
             raise StateConflict("The data set was deleted; upload it again to train on it.")
         check_log(database, account)
+        quotas.check_jobs(session, dataset.tenant_id)
         now = read_database_clock(session)
         row = new_row(dataset, "job", spec=spec, state=JobState.QUEUED, request_fingerprint=fingerprint, created_at=now)
         row.result, row.price, row.plan = result, price, plan.model_dump(mode="json")

@@ -78,6 +78,18 @@ class TenantRow(Base):
     created_at: Mapped[datetime] = mapped_column(default=PRESENT)
 
 
+class TenantQuotaRow(Base):
+    """What a tenant may have at once (`store/access/quotas.py`); null is no limit."""
+
+    __tablename__ = "tenant_quotas"
+
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id"), primary_key=True)
+    bytes: Mapped[int | None]
+    datasets: Mapped[int | None]
+    jobs: Mapped[int | None]
+    requests_per_minute: Mapped[int | None]
+
+
 class BrowserSessionRow(Base):
     """A signed-in browser: the SHA-256 of its token, never the token. Deleted when it signs out."""
 
