@@ -26,12 +26,12 @@ SOURCE = '''
 """How bright images are: of the generator, or of private records."""
 
 from datalens_service.evaluation.metrics.metric import Metric
-from datalens_service.evaluation.metrics.outcome import Outcome
+from datalens_service.evaluation.metrics.outcome import MetricResult
 
 
 def _brightness(context):
     images = {look}
-    return Outcome((float(images.mean()) / 2.55,), "mean of all pixels")
+    return MetricResult((float(images.mean()) / 2.55,), "mean of all pixels")
 
 
 METRIC = Metric(

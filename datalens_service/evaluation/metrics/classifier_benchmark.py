@@ -6,7 +6,7 @@ from typing import Final
 
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.evaluation.metrics import downstream
-from datalens_service.evaluation.metrics.classifiers import LINEAR, STANDARD, Classifier
+from datalens_service.evaluation.metrics.classifiers import LINEAR, STANDARD, JudgeClassifier
 from datalens_service.evaluation.metrics.discriminant import label_by_features
 from datalens_service.evaluation.metrics.outcome import MetricResult, Score
 from datalens_service.evaluation.metrics.reference import Reference
@@ -59,7 +59,7 @@ class ClassifierBenchmark:
     reference: Reference
     schema: Schema
     settings: EvaluationSettings
-    classifier: Classifier
+    classifier: JudgeClassifier
     device: str
     progress: StepCounter
 
@@ -94,7 +94,7 @@ class ClassifierBenchmark:
         return downstream.labelled(network, tested, self.device)
 
 
-def trained_by(classifier: Classifier, settings: EvaluationSettings, training_set: str) -> str:
+def trained_by(classifier: JudgeClassifier, settings: EvaluationSettings, training_set: str) -> str:
     """How a classifier was trained, with every number that a repetition needs."""
     if classifier is not STANDARD:
         return f"{classifier.description}, on {training_set}"

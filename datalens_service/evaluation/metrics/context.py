@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from datalens_service.base.errors import PersonsInBothSplits
 from datalens_service.data.dataset import Dataset, Schema, Split, Upload
 from datalens_service.evaluation.metrics.classifier_benchmark import ClassifierBenchmark, StepCounter
-from datalens_service.evaluation.metrics.classifiers import Classifier
+from datalens_service.evaluation.metrics.classifiers import JudgeClassifier
 from datalens_service.evaluation.metrics.outcome import OWNER_ONLY, PublicFacts, Reads, Standing
 from datalens_service.evaluation.metrics.reference import Reference, fidelity_reference, test_reference
 from datalens_service.evaluation.settings import EvaluationSettings
@@ -146,7 +146,7 @@ class Context:
             raise UndeclaredRead("There is no moments generator; the metric must ask for it.")
         return generator
 
-    def benchmark(self, classifier: Classifier) -> ClassifierBenchmark:
+    def benchmark(self, classifier: JudgeClassifier) -> ClassifierBenchmark:
         """Trains a classifier and tests it on the test images."""
         return ClassifierBenchmark(self.test_images, self.schema, self.settings, classifier, self.device, self.progress)
 
