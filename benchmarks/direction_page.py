@@ -98,7 +98,7 @@ def _accuracy(line: dict[str, Any]) -> str:
 
 
 def attack_table() -> str:
-    """Areas under the curve and errors of inverted gradients; lines that name no data set are of Fashion-MNIST."""
+    """Areas under the curve and errors of inverted gradients that were measured; lines without a set: Fashion-MNIST."""
     found = [(line.get("dataset", "fashion_mnist"), row) for line in read_results("audits") for row in line["rows"]]
     areas = {(data, row["model"]): f"{100 * row['auc']['reference']:.1f}" for data, row in found if "auc" in row}
     errors: defaultdict[tuple[Any, ...], list[float]] = defaultdict(list)
@@ -112,7 +112,8 @@ def attack_table() -> str:
             area = areas.get((data, f"{network.replace('lenet', 'lenet_relu')}, {model}"), "")
             published = f"{AREAS[data, network][place]:.1f}", f"{ERRORS[data, network][place]:.2f}"
             error = f"{statistics.mean(values):.2g}" if values else ""
-            rows.append([data, f"`{network}`", level, published[0], area, published[1], error])
+            if area or error:
+                rows.append([data, f"`{network}`", level, published[0], area, published[1], error])
     return markdown_table(
         ["data", "network", "noise", "AUC, published", "AUC, ours", "error, published", "error, ours"], rows
     )

@@ -74,4 +74,3 @@ PRESETS: Final = {
     "signs": "paper_celeba_gender",
     "hundred": "paper",
 }
-"""Of the authors' settings, for runs with fewer teachers."""

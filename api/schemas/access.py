@@ -107,7 +107,7 @@ class AuditPage(NumberedPage[AuditRead]):
 
 
 class QuotasRead(BaseModel):
-    """What the tenant may have at once; null is no limit. The operator sets it."""
+    """Limits of what the tenant may have at once; null is no limit. The operator sets it."""
 
     bytes: int | None = Field(description="Of records on the disk, and of uploads that were announced.")
     datasets: int | None = Field(description="That are not deleted.")

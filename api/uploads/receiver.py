@@ -116,7 +116,7 @@ class _Room:
 
     Args:
         declared: Its header Content-Length.
-        tenant_id: Whose quota the length is checked against; None of what is not kept.
+        tenant_id: The tenant whose quota the length counts against; None if the file is not kept.
     """
 
     def __init__(self, services: Services, declared: str, tenant_id: str | None) -> None:

@@ -25,7 +25,7 @@ else:
 REPETITIONS: Final = 3
 STEPS: Final = 1_000
 BATCH: Final = 64
-"""Of the standard CNN, whatever the number of images."""
+"""Images in a step of the standard CNN, which takes `STEPS` steps whatever the number of images."""
 MOST_ENCODED: Final = 5_000
 """Images that are seen through a public encoder."""
 # Bytes in memory: 85,600 images of 28×28, 5,461 of 64×64 in colour.
@@ -109,12 +109,12 @@ class EvaluationSettings(Frozen):
 
     @property
     def repetitions(self) -> int:
-        """How often a classifier is trained."""
+        """The number of times that a classifier is trained."""
         return self.seeds or REPETITIONS
 
     @property
     def steps(self) -> int:
-        """In which a classifier is trained."""
+        """The number of steps in which a classifier is trained."""
         return min(STEPS, -(-self.epochs * self.synthetic_images // self.batch_size))
 
     def bounded_for(self, schema: Schema) -> Self:

@@ -49,14 +49,14 @@ class Figures(NamedTuple):
     """The basis of a verdict: percentages of test images that are labelled rightly; None where not measured.
 
     Attributes:
-        guessing: What guesses reach, over equal classes.
-        accuracy: Of the classifier, or of one that learned from the images.
+        guessing: Accuracy of guesses, over equal classes.
+        accuracy: Accuracy of the classifier, or of one that learned from the images.
         spread: Standard deviation over seeds of what is compared, in points.
-        simpler: What the best of the simpler ways reaches, by its name.
-        real: Of the same classifier after training on the real images.
+        simpler: Name and accuracy of the best of the simpler ways.
+        real: Accuracy of the same classifier after training on the real images.
         real_spread: Standard deviation of that over seeds, in points.
-        linear: Of the linear discriminant of the same images.
-        averaged: Whether classes are unequal and means over classes are compared: `simpler`, `real` and `linear` are
+        linear: Accuracy of the linear discriminant of the same images.
+        averaged: True if classes are unequal and means over classes are compared: `simpler`, `real` and `linear` are
             such means then.
         classes: Those with test images; empty where they are not known.
     """
@@ -100,7 +100,7 @@ class Figures(NamedTuple):
 
     @property
     def compared(self) -> float | None:
-        """What is compared with others."""
+        """The figure of this result that is compared with others."""
         return self.balanced if self.averaged else self.accuracy
 
     @property
@@ -120,7 +120,7 @@ class Figures(NamedTuple):
         return self.majority > _UNEQUAL * self.guessing
 
     def tie(self, percent: float) -> float:
-        """Difference from `percent`, in points, that means nothing."""
+        """Return the difference from `percent`, in points, that means nothing."""
         of_classes = math.sqrt(percent * (100 - percent) * sum(1 / one.images for one in self.classes))
         sampled = of_classes / len(self.classes) if self.classes else _UNKNOWN_ERROR
         return _ERRORS_OF_A_TIE * math.hypot(sampled, self.spread / math.sqrt(self.seeds))
@@ -132,7 +132,7 @@ class Figures(NamedTuple):
 
 
 def judge(figures: Figures) -> Verdict:
-    """The verdict on a released model."""
+    """Return the verdict on a released model."""
     if figures.accuracy is None or figures.compared is None:
         thing = "this classifier is" if figures.classifier else "these images are"
         return Verdict("unknown", f"How useful {thing} was not measured on real test images.")
@@ -144,7 +144,7 @@ def judge(figures: Figures) -> Verdict:
 
 
 def judge_pair(first: Figures, second: Figures) -> str:
-    """Which of two released models of one data set is better; empty where one was not measured."""
+    """Compare two released models of one data set; empty where one was not measured."""
     one, other = first.compared, second.compared
     if one is None or other is None:
         return ""
@@ -168,7 +168,7 @@ def _useless(figures: Figures, accuracy: float) -> str:
 
 
 def _compare(figures: Figures, accuracy: float) -> Verdict:
-    """With the best simpler way, or without one with guessing."""
+    """Compare with the best simpler way, or without one with guessing."""
     if figures.classifier:
         return Verdict("useful", f"Labels test images better than guessing: {_against(accuracy, figures.guessing)}.")
     real = (", averaged over classes" if figures.averaged else "") + _say_real(figures)

@@ -55,10 +55,12 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=300, help="faults to make (default 300)")
     parser.add_argument("--seed", type=int, default=None, help="of the choice of faults (default: random)")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop making faults after this long")
-    parser.add_argument("--faults", action="store_true", help="make each fault that has a name, once, instead")
+    parser.add_argument(
+        "--faults", nargs="*", choices=FAULTS, help="make each fault that has a name, or those named, once, instead"
+    )
     arguments = parser.parse_args()
-    if arguments.faults:
-        return _make_named_faults()
+    if arguments.faults is not None:
+        return _make_named_faults(arguments.faults or list(FAULTS))
     seed = random.SystemRandom().randrange(2**32) if arguments.seed is None else arguments.seed
     with tempfile.TemporaryDirectory(prefix="dlchaos", dir=roomy_memory()) as folder:
         report = _run(Path(folder), arguments.kills, arguments.seconds, seed)
@@ -66,12 +68,12 @@ def main() -> int:
     return 0 if report["passed"] else 1
 
 
-def _make_named_faults() -> int:
+def _make_named_faults(names: list[str]) -> int:
     passed = True
-    for name, make in FAULTS.items():
+    for name in names:
         with tempfile.TemporaryDirectory(prefix="dlchaos", dir=roomy_memory()) as folder:
             began = time.monotonic()
-            figures = make(Path(folder))
+            figures = FAULTS[name](Path(folder))
         print_result({**provenance(), "fault": name, "took_seconds": round(time.monotonic() - began), **figures})
         passed = passed and figures["passed"]
     return 0 if passed else 1

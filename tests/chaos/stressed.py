@@ -22,8 +22,8 @@ from .served import LONG, Figures, ask, read, read_books, served, summarize
 
 _LOCKED_SECONDS = 45.0
 _READY_SECONDS = 3.0
-_READS_SECONDS = 12.0
-"""A connection and a lock are waited for, each for five seconds at most."""
+_READS_SECONDS = 20.0
+"""A connection and a lock are waited for, each for five seconds at most, and a thread for as long as others wait so."""
 
 _MESSAGES = 40
 _IMAGES = 66_000

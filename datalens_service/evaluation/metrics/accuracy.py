@@ -88,7 +88,7 @@ def _uses_real_images(classifier: JudgeClassifier, facts: PublicFacts) -> bool:
 
 
 def _steps(facts: PublicFacts) -> int:
-    """Of progress."""
+    """The share of progress that a baseline takes."""
     return STEPS_OF_A_TRAINING * facts.settings.repetitions
 
 

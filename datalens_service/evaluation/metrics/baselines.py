@@ -59,11 +59,11 @@ def choose_side(schema: Schema, mu: float) -> int:
 
 
 def class_average_score(train: Split, test: Split, schema: Schema, *, epsilon: float, delta: float, seed: int) -> Score:
-    """What nearest-average classification reaches with noisy averages of the training images.
+    """Score the classification of test images by the nearest noisy average of training images.
 
     Args:
-        schema: Of them; a unit of m records moves the sums by m steps.
-        epsilon: Of the release, under zero-out.
+        schema: Public facts of the images; a unit of m records moves the sums by m steps.
+        epsilon: Budget of the release, under zero-out.
 
     Raises:
         InvalidSpec: ε or δ is outside its range.

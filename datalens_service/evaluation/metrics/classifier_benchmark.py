@@ -16,7 +16,7 @@ Observe = Callable[[int, int], None]
 Draw = Callable[[int], tuple[Images, downstream.Targets]]
 
 STEPS_OF_A_TRAINING: Final = 20
-"""Of progress."""
+"""Steps of progress that one training counts as."""
 
 
 @dataclass
@@ -95,7 +95,7 @@ class ClassifierBenchmark:
 
 
 def trained_by(classifier: JudgeClassifier, settings: EvaluationSettings, training_set: str) -> str:
-    """How a classifier was trained, with every number that a repetition needs."""
+    """Describe the training of a classifier, with every number that a repetition needs."""
     if classifier is not STANDARD:
         return f"{classifier.description}, on {training_set}"
     mirrored = ", mirrored at random" if settings.mirrored else ""

@@ -27,7 +27,7 @@ class JudgeClassifier(NamedTuple):
     """One of the two, as reports name it.
 
     Attributes:
-        suffix: Of the names of metrics that it computes.
+        suffix: The end of the names of metrics that it computes.
     """
 
     title: str
@@ -73,7 +73,7 @@ def _residual_block(width: int) -> torch.nn.Module:
 
 
 def averaged(images: torch.Tensor) -> torch.Tensor:
-    """What the CNN sees of images (n, channels, height, width) of any size."""
+    """Average images (n, channels, height, width) of any size down to what the CNN sees."""
     from torch.nn.functional import adaptive_avg_pool2d
 
     height, width = (min(side, LARGEST_SIDE) for side in images.shape[2:])

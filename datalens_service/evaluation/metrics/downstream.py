@@ -1,8 +1,8 @@
-"""How well a network that was trained on one image set labels another: training to convergence in bounded work.
+"""Accuracy of a network that learns from one image set and labels another, trained to convergence in bounded work.
 
-As many steps whatever the number of images, each with every class equally often, on images that are moved by up to a
-tenth of a side. AdamW with a rate that rises over the first tenth of the steps and falls as a cosine. The network of
-the last step counts: nothing is selected on the test images.
+Training takes as many steps whatever the number of images. Each step sees every class equally often, and images that
+are shifted by up to a tenth of a side. The learning rate of AdamW rises over the first tenth of the steps and falls as
+a cosine. The network of the last step counts: nothing is selected on the test images.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WEIGHT_DECAY: Final = 0.01
 _SMOOTHED: Final = 0.1
 _RISING: Final = 0.1
 _SHIFT: Final = 0.1
-"""Of the shorter side."""
+"""The largest shift, as a share of the shorter side."""
 
 Observe = Callable[[int, int], None]
 Targets = Labels | NDArray[np.float32]
@@ -47,15 +47,15 @@ def trained(
     mirrored: bool = False,
     observe: Observe | None = None,
 ) -> torch.nn.Module:
-    """The standard CNN after its last step.
+    """Train the standard CNN and return it after its last step.
 
     Args:
         images: uint8 (n, height, width, channels), sides from 4.
         labels: int64 (n,) in [0, num_classes), or soft labels.
-        seed: Of initial weights, order and shifts; the global random state is left as it was.
+        seed: Seed of initial weights, order and shifts; the global random state is left as it was.
         device: "cpu" or a CUDA device.
         batch_size: Images per step.
-        mirrored: Whether left and right may be exchanged, for classes that do not change by it.
+        mirrored: True to exchange left and right at random, for classes that do not change by it.
         observe: Called after each step with (steps done, steps in all).
     """
     import torch
@@ -89,9 +89,9 @@ def balanced_order(labels: Targets, count: int, seed: int) -> NDArray[np.int64]:
     """Rows (count,), of each class equally often, and of its images each as often as the others.
 
     Args:
-        labels: Of soft ones the likeliest class.
-        count: How many.
-        seed: Of the order.
+        labels: Labels, or soft labels, of which the likeliest class counts.
+        count: Number of rows.
+        seed: Seed of the order.
     """
     rng = TrainingRandomness(seed).numpy("evaluation.order")
     given = labels if labels.ndim == 1 else labels.argmax(axis=1)

@@ -47,7 +47,7 @@ class Score(NamedTuple):
 
     @classmethod
     def from_labels(cls, given: Labels, right: Labels) -> Score:
-        """Of labels (m,) beside the right ones."""
+        """Score labels (m,) against the right ones."""
         hits = given == right
         per_class = [hits[right == label].mean() for label in np.unique(right)]
         return cls(100 * float(hits.mean()), 100 * float(np.mean(per_class)))
@@ -73,7 +73,7 @@ class MetricResult:
 
     Attributes:
         values: One per seed, in the metric's unit.
-        protocol: How, for a reader who wants to repeat it.
+        protocol: The way it was measured, for a reader who wants to repeat it.
         balanced: The same of each seed as a mean over classes; empty of figures that are no accuracy.
         of_real_images: The same for other real images.
     """

@@ -25,13 +25,13 @@ _UNCONFIRMED = ("validating", "review")
 
 @dataclass(frozen=True)
 class Quotas:
-    """What a tenant may have; None is no limit.
+    """Limits of a tenant; None is no limit.
 
     Attributes:
-        bytes: Of records on the disk of the data folder, and of uploads that were announced.
+        bytes: Bytes of records on the disk of the data folder, and of uploads that were announced.
         datasets: Data sets that are not deleted, and uploads that are checked or reviewed.
         jobs: Jobs and audits that have not ended.
-        requests_per_minute: Of all keys and browsers together.
+        requests_per_minute: Requests of all keys and browsers together.
     """
 
     bytes: int | None = None

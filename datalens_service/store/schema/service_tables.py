@@ -79,7 +79,7 @@ class TenantRow(Base):
 
 
 class TenantQuotaRow(Base):
-    """What a tenant may have at once (`store/access/quotas.py`); null is no limit."""
+    """Limits of what a tenant may have at once (`store/access/quotas.py`); null is no limit."""
 
     __tablename__ = "tenant_quotas"
 
