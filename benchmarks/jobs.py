@@ -25,7 +25,7 @@ from benchmarks.panel import Cell, draw
 from benchmarks.rows import ROWS, Row
 from datalens_service.base.progress import Phase
 from datalens_service.data.dataset import Dataset, Schema
-from datalens_service.evaluation.evaluate import Subject, evaluate
+from datalens_service.evaluation.evaluate import EvaluatedModel, evaluate
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.methods import Moments
 from datalens_service.models.generators.generator import Generator
@@ -92,7 +92,7 @@ def measured(spec: TrainingSpec, data: Dataset, result: Result, observe: Callabl
     moments = spec.model_copy(update={"method": Moments()})
     floor = None if isinstance(spec.method, Moments) else run(moments, data, account=UnchargedAccount()).generator
     with tempfile.TemporaryDirectory() as folder:
-        subject = Subject(
+        subject = EvaluatedModel(
             generator=result.generator,
             dataset=data,
             epsilon=spec.epsilon,

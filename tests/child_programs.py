@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from datalens_service.data.intake.sandbox import decode, decode_images, encode, sandbox
-from datalens_service.data.intake.sandbox.exchange import OUTCOME, Outcome, Request, attempt
+from datalens_service.data.intake.sandbox.exchange import OUTCOME, ReadingOutcome, ReadingRequest, attempt
 from datalens_service.subprocesses import child_program
 
 _TURN = threading.Lock()
@@ -39,7 +39,7 @@ def in_this_process() -> Iterator[None]:
         yield
 
 
-def _read(request: Request, *limits: Any) -> int:
+def _read(request: ReadingRequest, *limits: Any) -> int:
     """Stands for the process that reads a file; its exit status."""
     try:
         (request.folder / OUTCOME).write_text(attempt(partial(_outcome, request, limits[-1])).model_dump_json())
@@ -48,7 +48,7 @@ def _read(request: Request, *limits: Any) -> int:
     return 0
 
 
-def _outcome(request: Request, attachment: Any) -> Outcome:
+def _outcome(request: ReadingRequest, attachment: Any) -> ReadingOutcome:
     if isinstance(request, encode.EncodeRequest):
         return encode.encode(request, attachment[: request.graph_bytes], attachment[request.graph_bytes :])
     if isinstance(request, decode.RecordsRequest):

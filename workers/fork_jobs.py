@@ -29,7 +29,7 @@ _IMPORTS: Final = (
 _ASKS_TO_END: Final = (signal.SIGINT, signal.SIGTERM)
 
 
-class Request(NamedTuple):
+class ForkRequest(NamedTuple):
     """Inherited input of a forked process: descriptors, of which the first one leads to its worker."""
 
     connection: int
@@ -53,7 +53,7 @@ class Request(NamedTuple):
         return [str(argument) for argument in arguments]
 
 
-class Server:
+class JobForker:
     """Forks when it is asked, and tells how each process ended."""
 
     def __init__(self, control: socket.socket) -> None:
@@ -61,7 +61,7 @@ class Server:
         self._connections: dict[int, socket.socket] = {}
         self._ended, self._wakeup = socket.socketpair()
 
-    def serve(self) -> Request | None:
+    def serve(self) -> ForkRequest | None:
         """Return once the worker is gone; in each forked process, return its request."""
         for number in _ASKS_TO_END:
             signal.signal(number, signal.SIG_IGN)
@@ -77,15 +77,15 @@ class Server:
                     self._ended.recv(1024)
                     self._collect()
                 if self._control in readable:
-                    message, descriptors, _, _ = socket.recv_fds(self._control, 1, len(Request._fields))
+                    message, descriptors, _, _ = socket.recv_fds(self._control, 1, len(ForkRequest._fields))
                     if not message:
                         return None
-                    request = Request(*descriptors)
+                    request = ForkRequest(*descriptors)
                     if self._fork(request):
                         return request
         return None
 
-    def _fork(self, request: Request) -> bool:
+    def _fork(self, request: ForkRequest) -> bool:
         """Return True in the forked process."""
         pid = os.fork()
         if pid == 0:
@@ -121,7 +121,7 @@ class Server:
 
 def serve(control: socket.socket) -> NoReturn:
     """Serve until the worker is gone; in a forked process, do its job."""
-    request = Server(control).serve()
+    request = JobForker(control).serve()
     code = 0 if request is None else _run(request)
     sys.stderr.flush()
     # To take apart all that was imported takes two seconds, and a forked process would copy it first.
@@ -141,7 +141,7 @@ def import_all() -> None:
         importlib.import_module(name)
 
 
-def _run(request: Request) -> int:
+def _run(request: ForkRequest) -> int:
     from workers.run_job import main as run_job
 
     return run_job(request.become_job())

@@ -124,7 +124,7 @@ def _execute(database: Database, settings: Settings, lease: Lease, stopping: thr
         return Exit.CRASHED
     except (ShutdownRequested, StoreUnavailable) as error:
         log.warning("job is given back", job_id=lease.job_id, reason=type(error).__name__)
-        job = leases.release(database, lease)
+        job = leases.give_back(database, lease)
         return Exit.PAUSED if job.state == JobState.PAUSED else Exit.GIVEN_BACK
     log.info("job ended", job_id=job.id, state=job.state.value)
     return Exit.ENDED

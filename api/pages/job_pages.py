@@ -156,12 +156,12 @@ def _job_facts(services: Services, job: Job) -> dict[str, Any]:
     dataset = datasets.get(services.database, job.dataset_id)
     with services.database.session() as session:
         account = account_summary.summarize_account(session, dataset.id)
-    cost = PlanSummary.model_validate(job.price)
+    price = PlanSummary.model_validate(job.price)
     files, public = services.artifacts.list_artifacts(job.id), job.spec.get("public_data")
     reasons = explain_waiting(services.database, services.surroundings.faults, [job])
     return {
         "job": JobRead.from_job(job, reasons.get(job.id)),
-        "guarantee": JobPrivacy.from_job(job, cost.about(dataset.schema)).guarantee,
+        "guarantee": JobPrivacy.from_job(job, price.about(dataset.schema)).guarantee,
         "made": job.result,
         "public_images": public and pricing.describe_public_data(datasets.get(services.database, public)),
         "dataset": dataset,

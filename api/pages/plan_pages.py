@@ -51,14 +51,14 @@ def plan_part(
     _ready(services, dataset_id)
     try:
         training_request = TrainingRequest(dataset_id=dataset_id, spec=read_form(filled))
-        quote = pricing.quote(services.database, visitor.tenant_id, dataset_id, training_request.spec)
+        priced = pricing.price_request(services.database, visitor.tenant_id, dataset_id, training_request.spec)
     except DatalensError as error:
         return visitor.page("parts/plan_refused", detail=error.detail)
-    plan = PlanRead.from_quote(quote)
+    plan = PlanRead.from_priced(priced)
     return visitor.page(
         "parts/plan_cost",
         plan=plan,
-        unit=quote.schema.unit,
+        unit=priced.schema.unit,
         gauge=facts.divide_budget(plan.budget, plan.cost.units),
         training_request=training_request,
         # One key per price: pressing twice submits once.

@@ -209,14 +209,14 @@ def _submitted(
         raise InvalidInput(f"This service allows priorities from 0 to {highest}; lower ⟦spec.priority⟧.")
     # No worker would take it.
     check_disks(services.settings)
-    quote = pricing.quote(services.database, key.tenant_id, request.dataset_id, request.spec)
-    encoders.find(services.artifacts, quote.spec.method)
+    priced = pricing.price_request(services.database, key.tenant_id, request.dataset_id, request.spec)
+    encoders.find(services.artifacts, priced.spec.method)
     if not request.accept_low_utility:
-        check_utility(quote.spec, quote.schema)
+        check_utility(priced.spec, priced.schema)
     job = submit_job(
         services.database,
         services.dispatcher,
-        quote,
+        priced,
         max_attempts=services.settings.max_attempts,
         idempotency_key=idempotency_key,
         priority=request.priority,

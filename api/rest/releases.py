@@ -48,14 +48,14 @@ class Release:
             return cls(model.id, model.kind, None, model.created_at, schema, "", frozenset(), _IMAGES)
         job = jobs.get(services.database, model.job_id)
         schema = datasets.get(services.database, job.dataset_id).schema
-        cost = PlanSummary.model_validate(job.price)
+        price = PlanSummary.model_validate(job.price)
         return cls(
             id=model.id,
             kind=model.kind,
             job_id=job.id,
             created_at=model.created_at,
             schema=schema,
-            guarantee=JobPrivacy.from_job(job, cost.about(schema)).guarantee,
+            guarantee=JobPrivacy.from_job(job, price.about(schema)).guarantee,
             files=frozenset(file.name for file in services.artifacts.list_artifacts(job.id) if file.releasable),
             images=int(job.spec["synthetic_images"]),
         )

@@ -18,7 +18,7 @@ from datalens_service.privacy.accounting import stated_mu
 from datalens_service.privacy.budget_advice import advise
 from datalens_service.privacy.guarantee import PrivacyUnit, account_guarantee
 from datalens_service.services.dataset_declaration import IDENTIFIER
-from datalens_service.services.pricing import Quote
+from datalens_service.services.pricing import PricedRequest
 from datalens_service.spec import PlanSummary, TrainingSpec
 from datalens_service.store import paging
 from datalens_service.store.datasets.datasets import DatasetState
@@ -193,16 +193,16 @@ class PlanRead(BaseModel):
     comparison: Comparison | None = Field(default=None, description="Every method that fits the images, at the same ε.")
 
     @classmethod
-    def from_quote(cls, quote: Quote) -> Self:
+    def from_priced(cls, priced: PricedRequest) -> Self:
         """The answer to a dry run, with times for a machine as fast as this one."""
         return copied(
             cls,
-            quote,
-            cost=quote.cost.spoken(),
-            budget=BudgetRead.from_account(quote.account),
-            budget_after=BudgetRead.from_account(quote.account_after) if quote.fits else None,
-            expectation=expect(quote.spec, quote.schema, measure_machine()),
-            comparison=compare(quote.spec, quote.schema, measure_machine()),
+            priced,
+            cost=priced.price.spoken(),
+            budget=BudgetRead.from_account(priced.account),
+            budget_after=BudgetRead.from_account(priced.account_after) if priced.fits else None,
+            expectation=expect(priced.spec, priced.schema, measure_machine()),
+            comparison=compare(priced.spec, priced.schema, measure_machine()),
         )
 
 
@@ -214,7 +214,7 @@ class Page(BaseModel, Generic[Item]):
     next_cursor: str | None = Field(description="Value of `after` for the next page.")
 
     @classmethod
-    def build(cls, found: paging.Page[Any], items: Iterable[Item]) -> Self:
+    def build(cls, found: paging.StoredPage[Any], items: Iterable[Item]) -> Self:
         """A page with what is shown of what was found."""
         return cls(items=list(items), has_more=found.next_cursor is not None, next_cursor=found.next_cursor)
 

@@ -197,7 +197,7 @@ class JobRead(BaseModel):
         Args:
             waiting: The reason why it does not go on, for its reader's voice.
         """
-        cost = PlanSummary.model_validate(job.price)
+        price = PlanSummary.model_validate(job.price)
         now = utc_now()
         goes_on = job.state == JobState.RUNNING and waiting is None
         left = estimate_seconds_left(job, now) if goes_on else None
@@ -209,8 +209,8 @@ class JobRead(BaseModel):
             phase=job.progress.phase,
             progress=ProgressRead.from_progress(job.progress, left),
             spec=TrainingSpec.model_validate(job.spec),
-            cost=cost.spoken(),
-            privacy=JobPrivacy.from_job(job, cost),
+            cost=price.spoken(),
+            privacy=JobPrivacy.from_job(job, price),
             estimated_finish_at=finish and finish.replace(second=0, microsecond=0),
             waiting_reason=waiting and speak(waiting),
             error=JobError.from_error(job.error) if job.error else None,

@@ -21,7 +21,7 @@ from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.subprocesses.sampling import PACKED_IMAGES
 
 
-class Outcome(BaseModel):
+class TrainingSummary(BaseModel):
     """The end of a run; what `--json` prints."""
 
     job_id: str
@@ -37,19 +37,19 @@ class Outcome(BaseModel):
     error: dict[str, Any] | None
 
 
-def build_outcome(embedded_run: EmbeddedRun, dataset: StoredDataset, job: Job) -> Outcome:
+def build_outcome(embedded_run: EmbeddedRun, dataset: StoredDataset, job: Job) -> TrainingSummary:
     """Deliver the files of a job that succeeded, and put the rest together."""
     files = embedded_run.deliver(job, dataset) if job.state is JobState.SUCCEEDED else {}
-    cost = PlanSummary.model_validate(job.price)
+    price = PlanSummary.model_validate(job.price)
     report = json.loads(files["report.json"].read_text(encoding="utf-8")) if files else None
-    return Outcome(
+    return TrainingSummary(
         job_id=job.id,
         state=job.state,
         method=job.spec["method"]["name"],
         out=embedded_run.out,
         files=files,
         audiences=embedded_run.list_audiences(job) if files else {},
-        privacy=JobPrivacy.from_job(job, cost.about(dataset.schema)),
+        privacy=JobPrivacy.from_job(job, price.about(dataset.schema)),
         measures=[] if report is None else report["measures"],
         person_caveats=[] if report is None else report.get("person_caveats", []),
         verdict="" if report is None else judge(Figures.from_report(report)).sentence,
@@ -57,7 +57,7 @@ def build_outcome(embedded_run: EmbeddedRun, dataset: StoredDataset, job: Job) -
     )
 
 
-def render_outcome(outcome: Outcome) -> RenderableType:
+def render_outcome(outcome: TrainingSummary) -> RenderableType:
     """The text that a person sees."""
     if outcome.error is not None or not outcome.files:
         reason = (outcome.error or {}).get("detail", "")
@@ -67,7 +67,7 @@ def render_outcome(outcome: Outcome) -> RenderableType:
     return Group(output.format_facts(verdict), "", output.format_facts(facts), "", _render_metrics(outcome))
 
 
-def _describe_files(outcome: Outcome) -> dict[str, object]:
+def _describe_files(outcome: TrainingSummary) -> dict[str, object]:
     names = {
         "images": (PACKED_IMAGES, "synthetic.parquet"),
         "sample grid": ("samples.png",),
@@ -87,7 +87,7 @@ def _describe_files(outcome: Outcome) -> dict[str, object]:
     }
 
 
-def _describe_privacy(outcome: Outcome) -> dict[str, object]:
+def _describe_privacy(outcome: TrainingSummary) -> dict[str, object]:
     privacy = outcome.privacy
     return {
         "ε spent": f"{privacy.epsilon_spent} of {privacy.epsilon_limit}",
@@ -96,7 +96,7 @@ def _describe_privacy(outcome: Outcome) -> dict[str, object]:
     }
 
 
-def _render_metrics(outcome: Outcome) -> RenderableType:
+def _render_metrics(outcome: TrainingSummary) -> RenderableType:
     """Write one line per metric."""
     if not outcome.measures:
         return "Nothing was measured: the data set has no test split, or you gave --no-evaluation."

@@ -28,11 +28,11 @@ from datalens_service.evaluation.measures import (
 )
 from datalens_service.evaluation.metrics import METRICS
 from datalens_service.evaluation.metrics.accuracy import REAL, SYNTHETIC
-from datalens_service.evaluation.metrics.classifier_benchmark import Observe, Progress
+from datalens_service.evaluation.metrics.classifier_benchmark import Observe, StepCounter
 from datalens_service.evaluation.metrics.classifiers import CLASSIFIERS
-from datalens_service.evaluation.metrics.context import Context, Sources, Subject
+from datalens_service.evaluation.metrics.context import Context, EvaluatedModel, Sources
 from datalens_service.evaluation.metrics.metric import Metric
-from datalens_service.evaluation.metrics.outcome import Outcome, Standing
+from datalens_service.evaluation.metrics.outcome import MetricResult, Standing
 from datalens_service.evaluation.metrics.reference import Reference, test_reference
 from datalens_service.evaluation.metrics.released_classifier import ACCURACY
 from datalens_service.evaluation.settings import EvaluationSettings
@@ -43,7 +43,7 @@ Figure = TypeVar("Figure")
 _log = structlog.get_logger()
 
 
-def attempted(figure: str, compute: Callable[[], Figure], progress: Progress) -> Figure | Unavailable:
+def attempted(figure: str, compute: Callable[[], Figure], progress: StepCounter) -> Figure | Unavailable:
     """Return a figure, or the fact that it could not be computed.
 
     The message of an unforeseen error may quote private values: neither the report nor the log repeats it.
@@ -110,14 +110,14 @@ PENDING: Final = NOTHING.with_outcome(
 """The evaluation of a job whose images are ready and whose evaluation goes on."""
 
 
-def evaluate(subject: Subject, settings: EvaluationSettings, observe: Observe) -> Evaluation:
+def evaluate(subject: EvaluatedModel, settings: EvaluationSettings, observe: Observe) -> Evaluation:
     """Measure what settings and data set allow; `observe`, called with steps done and in all, may raise to stop."""
     if not settings.enabled:
         return NOTHING
     sources = Sources.from_job(subject, settings.bounded_for(subject.dataset.schema))
     facts = sources.facts()
     asked = [metric for metric in METRICS.values() if metric.asked(facts)]
-    progress = Progress(observe, sum(metric.steps(facts) for metric in asked))
+    progress = StepCounter(observe, sum(metric.steps(facts) for metric in asked))
     walk, planned = _Walk(sources, progress), 0
     for metric in asked:
         planned += metric.steps(facts)
@@ -137,7 +137,7 @@ class _Walk:
     """The figures so far, and by title those that could not be computed."""
 
     sources: Sources
-    progress: Progress
+    progress: StepCounter
     measures: list[Measure] = field(default_factory=list)
     unavailable: dict[str, Unavailable] = field(default_factory=dict)
     failed: set[tuple[str, Standing]] = field(default_factory=set)
@@ -149,14 +149,14 @@ class _Walk:
             return
         compute, context = metric.compute, Context(self.sources, metric.reads, self.progress)
         outcome = attempted(title, lambda: compute(context), self.progress)
-        if isinstance(outcome, Outcome):
+        if isinstance(outcome, MetricResult):
             self.measures.append(measured(metric, outcome, standing))
         else:
             self.unavailable.setdefault(title, outcome)
             self.failed.add((title, standing))
 
 
-def _class_figures(sources: Sources, progress: Progress) -> list[ClassFigure]:
+def _class_figures(sources: Sources, progress: StepCounter) -> list[ClassFigure]:
     """List the figures of each class under each classifier that was trained; for the owner."""
     if sources.test is None:
         return []
@@ -169,7 +169,7 @@ def _class_figures(sources: Sources, progress: Progress) -> list[ClassFigure]:
     return lines
 
 
-__all__ = ["NOTHING", "PENDING", "Evaluation", "Observe", "Subject", "evaluate"]
+__all__ = ["NOTHING", "PENDING", "EvaluatedModel", "Evaluation", "Observe", "evaluate"]
 
 
 def per_class(
@@ -244,7 +244,7 @@ def evaluate_classifier(
     tested = test_reference(dataset)
     if tested is None or not settings.enabled:
         return NOTHING
-    progress = Progress(observe, 1)
+    progress = StepCounter(observe, 1)
     names = dataset.schema.class_names
     outcome = attempted(ACCURACY.title, lambda: _tested(classifier, tested, names), progress)
     progress.step()
@@ -260,7 +260,7 @@ def _tested(classifier: Predicts, tested: Reference, names: tuple[str, ...]) -> 
     labels = tested.split.labels
     predicted = classifier.predict(tested.split.images).argmax(axis=1)
     accuracy = 100 * float(np.mean(predicted == labels))
-    outcome = Outcome((accuracy,), f"{PROTOCOL}; tested on {tested.name}")
+    outcome = MetricResult((accuracy,), f"{PROTOCOL}; tested on {tested.name}")
     measure = measured(ACCURACY, outcome, Standing(tested.audience, tested.status))
     return measure, confusion_table(labels, predicted, names, tested.name)
 

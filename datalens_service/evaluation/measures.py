@@ -15,7 +15,7 @@ from datalens_service.base.audience import Public
 from datalens_service.base.fields import Finite, Frozen
 from datalens_service.evaluation.metrics import METRICS
 from datalens_service.evaluation.metrics.metric import Metric
-from datalens_service.evaluation.metrics.outcome import OWNER_ONLY, Audience, Basis, Outcome, Standing, Status
+from datalens_service.evaluation.metrics.outcome import OWNER_ONLY, Audience, Basis, MetricResult, Standing, Status
 
 _CONFIDENCE: Final = 0.95
 _FEWEST_FOR_AN_INTERVAL: Final = 3
@@ -85,7 +85,7 @@ class Measure(Finite):
         return self.audience == "public" and self.status != "private" and METRICS[self.name].reads != "training"
 
 
-def measured(metric: Metric, outcome: Outcome, standing: Standing) -> Measure:
+def measured(metric: Metric, outcome: MetricResult, standing: Standing) -> Measure:
     """Return the figure of a metric, for those who may see what it read."""
     values = outcome.values
     return Measure(

@@ -33,7 +33,7 @@ from datalens_service.jobs.execute import execute
 from datalens_service.jobs.job_watch import ShutdownRequested
 from datalens_service.jobs.ranks import ReadyRanks
 from datalens_service.methods.voting.rivals import restate_rival
-from datalens_service.services.pricing import quote
+from datalens_service.services.pricing import price_request
 from datalens_service.services.submit_job import submit_job
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
@@ -45,7 +45,7 @@ from datalens_service.store.installation import signing_key
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.ledger import account_summary
-from datalens_service.store.paging import Page
+from datalens_service.store.paging import StoredPage
 from datalens_service.subprocesses.sampling import PACKED_IMAGES, write_prefix
 from datalens_service.training import Observer
 
@@ -127,15 +127,15 @@ class EmbeddedRun:
             BudgetExceeded: The rest of the folder's budget does not pay for it.
             InvalidSpec: The method does not fit the data set.
         """
-        price = quote(self.database, dataset.tenant_id, dataset.id, spec)
-        request = price.spec.model_dump(mode="json")
+        priced = price_request(self.database, dataset.tenant_id, dataset.id, spec)
+        request = priced.spec.model_dump(mode="json")
         existing = _list_all(partial(jobs.list_jobs, self.database))
         for job in existing:
             stored = {**job.spec, "method": restate_rival(job.spec.get("method"))}
             if stored == request and job.state not in (JobState.FAILED, JobState.CANCELLED):
                 return job
-        self._cancel_unfinished([job for job in existing if not job.state.terminal], price.cost.units, dataset.id)
-        return submit_job(self.database, Dispatcher(), price, max_attempts=_MAXIMUM_ATTEMPTS)
+        self._cancel_unfinished([job for job in existing if not job.state.terminal], priced.price.units, dataset.id)
+        return submit_job(self.database, Dispatcher(), priced, max_attempts=_MAXIMUM_ATTEMPTS)
 
     def run_job(self, job: Job, observe: Observer, process_group: ProcessGroup = SINGLE_PROCESS) -> Job:
         """Run or resume the job in this process and those it leads.
@@ -153,7 +153,7 @@ class EmbeddedRun:
         try:
             return execute(self.database, self.artifacts, self.settings, lease, observe, ReadyRanks(process_group))
         except (ShutdownRequested, RankLost):
-            leases.release(self.database, lease)
+            leases.give_back(self.database, lease)
             raise
 
     def deliver(self, job: Job, dataset: StoredDataset) -> dict[str, Path]:
@@ -266,7 +266,7 @@ def _lock_folder(path: Path) -> Generator[None]:
         yield
 
 
-def _list_all(list_page: Callable[..., Page[Listed]]) -> list[Listed]:
+def _list_all(list_page: Callable[..., StoredPage[Listed]]) -> list[Listed]:
     """List all items of a list, newest first."""
     page = list_page(limit=_PAGE)
     items = [*page.items]

@@ -188,7 +188,7 @@ class JobWatch:
 
 
 def _give_back(session: Session, row: JobRow) -> Exit:
-    leases.give_back(session, row)
+    leases.give_back_locked(session, row)
     return Exit.PAUSED if row.state == JobState.PAUSED else Exit.GIVEN_BACK
 
 

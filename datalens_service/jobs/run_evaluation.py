@@ -27,8 +27,8 @@ from datalens_service.evaluation import Measure, Unavailable
 from datalens_service.evaluation.evaluate import (
     FAILED,
     NOTHING,
+    EvaluatedModel,
     Evaluation,
-    Subject,
     evaluate,
     evaluate_classifier,
     predicting,
@@ -107,7 +107,7 @@ def _measured(
         labels = "predictions" in model.evaluations
         return evaluate_classifier(predicting(model), dataset, spec.evaluation, observe_share) if labels else NOTHING
     moments = _attempted(_MOMENTS_TITLE, lambda: _moments_generator(spec, dataset)) if spec.evaluation.floors else None
-    subject = Subject(
+    subject = EvaluatedModel(
         generator=model,
         dataset=dataset,
         epsilon=spec.epsilon,

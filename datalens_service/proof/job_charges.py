@@ -25,7 +25,7 @@ LARGEST_UNITS: Final = 2**63 - 1
 _CHAIN: Final = "datalens-charges/1"
 
 
-class Charge(Finite):
+class SealedCharge(Finite):
     """One sealed charge of a job."""
 
     number: int = Field(ge=1, description="Within the job, in order.")
@@ -54,12 +54,12 @@ class Charge(Finite):
         return _digest({**fields, "minute": self.minute.astimezone(UTC).isoformat(timespec="microseconds")})
 
 
-def chain_charges(job_id: str, journal: Iterable[Entry]) -> tuple[Charge, ...]:
+def chain_charges(job_id: str, journal: Iterable[Entry]) -> tuple[SealedCharge, ...]:
     """Chain the charges of a job in the `journal` of its account, oldest first, numbered from 1.
 
     Entries of other jobs leave no trace.
     """
-    charges: list[Charge] = []
+    charges: list[SealedCharge] = []
     previous = genesis(job_id)
     for entry in journal:
         if entry.job_id == job_id and entry.kind in SPENDS:
@@ -68,7 +68,7 @@ def chain_charges(job_id: str, journal: Iterable[Entry]) -> tuple[Charge, ...]:
     return tuple(charges)
 
 
-def check_charges(job_id: str, charges: Sequence[Charge]) -> None:
+def check_charges(job_id: str, charges: Sequence[SealedCharge]) -> None:
     """Refuse a chain that is not whole.
 
     Raises:
@@ -92,8 +92,8 @@ def genesis(job_id: str) -> str:
     return _digest({"chain": _CHAIN, "job_id": job_id})
 
 
-def _charge(entry: Entry, number: int, previous_hash: str) -> Charge:
-    return Charge.sealed(
+def _charge(entry: Entry, number: int, previous_hash: str) -> SealedCharge:
+    return SealedCharge.sealed(
         number=number,
         kind=entry.kind,
         step=entry.step,

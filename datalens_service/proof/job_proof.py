@@ -19,10 +19,9 @@ from datalens_service.base.fields import Finite
 from datalens_service.base.parsing import Stated
 from datalens_service.base.signatures import PublicKey, Signature, SignatureInvalid, signer
 from datalens_service.mechanisms import PlannedRelease
-from datalens_service.privacy.accounting import Charge as AccountCharge
-from datalens_service.privacy.accounting import stated_epsilon
+from datalens_service.privacy.accounting import Charge, stated_epsilon
 from datalens_service.proof.hash_chain import SPENDS, Balance, Entry, follow
-from datalens_service.proof.job_charges import LARGEST_UNITS, Charge, chain_charges
+from datalens_service.proof.job_charges import LARGEST_UNITS, SealedCharge, chain_charges
 from datalens_service.report.build import Report
 from datalens_service.report.card import Card
 from datalens_service.report.document import Product
@@ -60,7 +59,7 @@ class JobProof(_Recomputable):
     """`privacy.json`, a function of released values and of what the owner declared public."""
 
     format: Literal["datalens-bundle/2"] = PROOF_FORMAT
-    charges: tuple[Charge, ...] = Field(min_length=1, description="Charges of this job, in order.")
+    charges: tuple[SealedCharge, ...] = Field(min_length=1, description="Charges of this job, in order.")
     head: str = Field(description="Hash of the last charge.")
 
     @classmethod
@@ -119,7 +118,7 @@ class AccountFacts(Finite):
             id=account_id,
             epsilon=epsilon,
             delta=delta,
-            epsilon_spent=stated_epsilon(AccountCharge(balance.total_charged, charged_slack), delta),
+            epsilon_spent=stated_epsilon(Charge(balance.total_charged, charged_slack), delta),
             limit_units=balance.limit,
             reserved_units=balance.total_reserved,
             charged_units=balance.total_charged,

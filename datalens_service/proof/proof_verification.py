@@ -48,7 +48,7 @@ from datalens_service.proof.job_proof import (
     Proof,
     name_signer,
 )
-from datalens_service.proof.verdict import Examination, Subject, Verdict, judge
+from datalens_service.proof.verdict import Examination, VerificationResult, VerifiedSubject, judge
 from datalens_service.report.card import CardMechanism
 from datalens_service.report.privacy_statement import (
     classify_epsilon,
@@ -85,7 +85,7 @@ NOT_VERIFIED_OF_ACCOUNT: Final = (
 )
 
 
-def verify(content: bytes, key: PublicKey | None = None) -> Verdict:
+def verify(content: bytes, key: PublicKey | None = None) -> VerificationResult:
     """Check a proof that was given alone, from the outside in, up to the first contradiction.
 
     Args:
@@ -98,7 +98,7 @@ def verify(content: bytes, key: PublicKey | None = None) -> Verdict:
     return judge(subject._replace(not_verified=(*subject.not_verified, NOT_VERIFIED_OF_LONE_PROOF)))
 
 
-def describe_proof(content: bytes, key: PublicKey | None) -> Subject:
+def describe_proof(content: bytes, key: PublicKey | None) -> VerifiedSubject:
     """Collect the claims of a proof, signature included, and what no proof can show.
 
     Raises:
@@ -111,7 +111,7 @@ def describe_proof(content: bytes, key: PublicKey | None) -> Subject:
         name: partial(_examine, examine, parsed) for name, examine in examinations.items()
     }
     claims[SIGNATURE] = partial(name_signer, content, None if key is None else ExpectedKey(key))
-    return Subject(kind.given, claims, (*_of_plugin(parsed), *kind.not_verified))
+    return VerifiedSubject(kind.given, claims, (*_of_plugin(parsed), *kind.not_verified))
 
 
 def _of_plugin(parsed: Callable[[], Proof]) -> tuple[str, ...]:

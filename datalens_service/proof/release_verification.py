@@ -13,7 +13,7 @@ from datalens_service.proof import proof_verification
 from datalens_service.proof.input_file import read_content
 from datalens_service.proof.job_proof import PROOF_FILE, SIGNATURE, ExpectedKey, name_signer
 from datalens_service.proof.release_files import ReleaseFiles, is_release, release_files
-from datalens_service.proof.verdict import NotChecked, Subject, Verdict, judge
+from datalens_service.proof.verdict import NotChecked, VerificationResult, VerifiedSubject, judge
 from datalens_service.report import document
 
 FILES: Final = "files"
@@ -27,7 +27,7 @@ _NOT_OF_REPORT: Final = (
 )
 
 
-def verify_path(path: Path, key: PublicKey | None = None) -> Verdict:
+def verify_path(path: Path, key: PublicKey | None = None) -> VerificationResult:
     """Check a proof, an archive with its files, or, with a key, a report.
 
     Args:
@@ -44,7 +44,7 @@ def verify_path(path: Path, key: PublicKey | None = None) -> Verdict:
     return proof_verification.verify(content, key)
 
 
-def _describe_release(path: Path, content: bytes, key: PublicKey | None) -> Subject:
+def _describe_release(path: Path, content: bytes, key: PublicKey | None) -> VerifiedSubject:
     """Collect the claims of the proof, that each file is one of its release, and that its installation says so."""
     proof = proof_verification.describe_proof(content, key)
     files = {FILES: partial(_compare_files, path, content, key), SUMS_LINE: partial(_check_sums, path, content, key)}
@@ -141,10 +141,10 @@ def _is_report(content: bytes) -> bool:
         return False
 
 
-def _describe_report(content: bytes, key: PublicKey) -> Subject:
+def _describe_report(content: bytes, key: PublicKey) -> VerifiedSubject:
     audience = "to pass on" if parse_document(content).get("view") == "releasable" else "for the owner"
     claims = {"form": partial(_check_report, content), SIGNATURE: partial(name_signer, content, ExpectedKey(key))}
-    return Subject(f"report of a job, {audience}", claims, _NOT_OF_REPORT)
+    return VerifiedSubject(f"report of a job, {audience}", claims, _NOT_OF_REPORT)
 
 
 def _check_report(content: bytes) -> str:

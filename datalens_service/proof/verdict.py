@@ -35,7 +35,7 @@ class Line(BaseModel):
     finding: str
 
 
-class Subject(NamedTuple):
+class VerifiedSubject(NamedTuple):
     """The subject of a verdict.
 
     Attributes:
@@ -49,7 +49,7 @@ class Subject(NamedTuple):
     not_verified: tuple[str, ...]
 
 
-class Verdict(BaseModel):
+class VerificationResult(BaseModel):
     """The result of a verification, line by line, and the claims that cannot be verified."""
 
     model_config = ConfigDict(frozen=True)
@@ -79,13 +79,13 @@ class Verdict(BaseModel):
         return next((f"{line.check}: {line.finding}" for line in self.lines if line.status == status), None)
 
 
-def judge(subject: Subject) -> Verdict:
+def judge(subject: VerifiedSubject) -> VerificationResult:
     """Examine one claim after the other, up to the first contradiction."""
     lines: list[Line] = []
     for check, examine in subject.claims.items():
         contradicted = any(line.status == "contradiction" for line in lines)
         lines.append(Line(check=check, status="not checked", finding="") if contradicted else _line(check, examine))
-    return Verdict(given=subject.given, lines=tuple(lines), not_verified=subject.not_verified)
+    return VerificationResult(given=subject.given, lines=tuple(lines), not_verified=subject.not_verified)
 
 
 def _line(check: str, examine: Examination) -> Line:

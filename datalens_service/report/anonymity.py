@@ -20,7 +20,7 @@ DECISION: Final = (
 )
 
 
-class Question(NamedTuple):
+class AnonymityQuestion(NamedTuple):
     """One of the three questions, with the arguments that a release provides.
 
     Attributes:
@@ -35,7 +35,7 @@ class Question(NamedTuple):
     without_images: str = ""
 
 
-SINGLING_OUT: Final = Question(
+SINGLING_OUT: Final = AnonymityQuestion(
     "Singling out",
     "Can somebody isolate the record of one person?",
     "No released figure or image belongs to one record: each comes from noisy sums over many. Whoever accuses "
@@ -44,7 +44,7 @@ SINGLING_OUT: Final = Question(
     "No released number belongs to one record: each comes from noisy sums over many. Whoever accuses 1 in 1,000 "
     "{unit}s that took no part falsely finds at most {found} % of the {unit}s that did.",
 )
-LINKABILITY: Final = Question(
+LINKABILITY: Final = AnonymityQuestion(
     "Linkability",
     "Can somebody link two records of one person, here or in another data set?",
     "The release has no identifiers, and an image of it does not stand for a person. Jobs on the same data set draw "
@@ -54,7 +54,7 @@ LINKABILITY: Final = Question(
     "The release names no private {unit}, and no images of one are in it. Jobs on the same data set draw on one "
     "account, whose limit bounds them all together.",
 )
-INFERENCE: Final = Question(
+INFERENCE: Final = AnonymityQuestion(
     "Inference",
     "Can somebody deduce an attribute of one person?",
     "Whoever knows everything about one {unit} but one of two equally likely values guesses it right in at most "
@@ -94,7 +94,7 @@ def assess_anonymity(privacy: PrivacyStatement, result: str = "generator") -> An
     return Anonymity(decision=DECISION, criteria=tuple(_criterion(one, values, images=images) for one in QUESTIONS))
 
 
-def _criterion(question: Question, values: dict[str, str], *, images: bool) -> Criterion:
+def _criterion(question: AnonymityQuestion, values: dict[str, str], *, images: bool) -> Criterion:
     speaks_for = question.speaks_for if images else question.without_images or question.speaks_for
     return Criterion(
         name=question.name,

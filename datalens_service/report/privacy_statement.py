@@ -88,7 +88,7 @@ class Lifetime(Frozen):
     linked: bool = Field(default=False, description="Whether other uploads share records with this one.")
 
 
-class Scope(Frozen):
+class StatementScope(Frozen):
     """The subject of the guarantee, in plain sentences."""
 
     public: Public[tuple[str, ...]]
@@ -106,7 +106,7 @@ class Scope(Frozen):
         public_inputs: PublicInputs = NO_PUBLIC_INPUTS,
         *,
         groups_ignored: bool = False,
-    ) -> Scope:
+    ) -> StatementScope:
         """Fill in the owner's word for one privacy unit, and the sentences about public inputs of training."""
         wording = choose_wording(result)
         used = describe_public_inputs(public_inputs) or phrases.PUBLIC[-1:]
@@ -142,7 +142,7 @@ class PrivacyFigures(Frozen):
     )
     accountant: Public[str]
     noise: Public[str]
-    scope: Public[Scope]
+    scope: Public[StatementScope]
     retention: Public[str]
     lifetime: Lifetime | None = Field(
         default=None, description="Lifetime of the account, for the owner; None for a run without a service."
@@ -216,7 +216,7 @@ def privacy_statement(
         spend=spend_path(releases, charged, delta),
         accountant=_accountant(releases, slack_charged),
         noise=phrases.DIRECTIONS_NOISE if has_directions(releases) else phrases.NOISE,
-        scope=Scope.from_unit(unit, records_per_unit, result, public_inputs, groups_ignored=groups_ignored),
+        scope=StatementScope.from_unit(unit, records_per_unit, result, public_inputs, groups_ignored=groups_ignored),
         retention=phrases.RETENTION,
         lifetime=lifetime,
     )

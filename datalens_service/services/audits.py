@@ -115,14 +115,14 @@ def accept(database: Database, tenant_id: str, request: AuditRequest) -> Accepte
 def _accept_rehearsal(database: Database, tenant_id: str, request: AuditRequest, target: RehearsedMethod) -> Accepted:
     # Members that the request leaves out are planned as for a job.
     asked = RequestedSpec.model_validate(target.spec.model_dump(exclude_unset=True))
-    quote = pricing.quote(database, tenant_id, target.dataset_id, asked)
+    priced = pricing.price_request(database, tenant_id, target.dataset_id, asked)
     schema = datasets.get(database, target.dataset_id).schema
-    _check_attacks(request, schema, quote.spec.method)
+    _check_attacks(request, schema, priced.spec.method)
     if request.membership is not None:
-        _check_needs_no_pool(quote.spec.method)
-        quote.spec.plan(schema.model_copy(update={"num_units": units_per_model(schema.num_units)}))
+        _check_needs_no_pool(priced.spec.method)
+        priced.spec.plan(schema.model_copy(update={"num_units": units_per_model(schema.num_units)}))
     # The parts are smaller than the whole; δ stays that of the job which is rehearsed.
-    rehearsed = target.model_copy(update={"spec": quote.spec})
+    rehearsed = target.model_copy(update={"spec": priced.spec})
     return Accepted(request.model_copy(update={"target": rehearsed}), target.dataset_id)
 
 

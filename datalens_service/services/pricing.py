@@ -29,7 +29,7 @@ from datalens_service.store.ledger.account_summary import AccountSummary
 
 
 @dataclass(frozen=True)
-class Quote:
+class PricedRequest:
     """A training request with its price.
 
     Attributes:
@@ -40,7 +40,7 @@ class Quote:
     asked: TrainingSpec | RequestedSpec
     spec: TrainingSpec
     plan: Plan
-    cost: PlanSummary
+    price: PlanSummary
     account: AccountSummary
     schema: Schema
 
@@ -55,7 +55,9 @@ class Quote:
         return self.account.with_reserved(self.plan.charge())
 
 
-def quote(database: Database, tenant_id: str, dataset_id: str, spec: TrainingSpec | RequestedSpec) -> Quote:
+def price_request(
+    database: Database, tenant_id: str, dataset_id: str, spec: TrainingSpec | RequestedSpec
+) -> PricedRequest:
     """Price a training request; nothing is reserved.
 
     Raises:
@@ -73,17 +75,17 @@ def quote(database: Database, tenant_id: str, dataset_id: str, spec: TrainingSpe
             tenants.check_owned(connection, tenant_id, {"dataset_id": spec.evaluation.holdout})
         datasets.check_holdout(database, dataset_id, spec.evaluation.holdout)
     public = spec.public_data and check_public_data(database, tenant_id, spec.public_data, dataset)
-    resolved, plan, cost = _price(spec, dataset.schema, account.delta)
+    resolved, plan, price = _price(spec, dataset.schema, account.delta)
     if public:
-        cost = cost.model_copy(update={"warnings": [*cost.warnings, describe_public_data(public)]})
-    return Quote(dataset_id, spec, resolved, plan, cost, account, dataset.schema)
+        price = price.model_copy(update={"warnings": [*price.warnings, describe_public_data(public)]})
+    return PricedRequest(dataset_id, spec, resolved, plan, price, account, dataset.schema)
 
 
 def _price(spec: TrainingSpec | RequestedSpec, schema: Schema, delta: float) -> tuple[TrainingSpec, Plan, PlanSummary]:
     resolved = _with_delta(spec.resolve(schema) if isinstance(spec, RequestedSpec) else spec, delta)
     plan = resolved.plan(schema)
-    cost = resolved.summarize(plan, schema)
-    return resolved, plan, cost.model_copy(update={"phase_seconds": expect_phases(resolved, schema)})
+    price = resolved.summarize(plan, schema)
+    return resolved, plan, price.model_copy(update={"phase_seconds": expect_phases(resolved, schema)})
 
 
 def _with_delta(spec: TrainingSpec, delta: float) -> TrainingSpec:
@@ -108,28 +110,28 @@ class JobPrivacy(BaseModel):
     )
 
     @classmethod
-    def from_job(cls, job: Job, cost: PlanSummary) -> Self:
+    def from_job(cls, job: Job, price: PlanSummary) -> Self:
         """The spending of a job at the δ of its plan.
 
         The slack of a plan is charged with its first sampled release; here with the first of all.
         """
         units = job.charged_units
-        charge = Charge(units, cost.slack if units else 0)
-        spent = stated_epsilon(charge, cost.delta)
+        charge = Charge(units, price.slack if units else 0)
+        spent = stated_epsilon(charge, price.delta)
         ended = job.released_at is not None or job.state.terminal
         return cls(
             epsilon_spent=spent,
-            epsilon_limit=cost.epsilon_limit,
-            delta=cost.delta,
+            epsilon_limit=price.epsilon_limit,
+            delta=price.delta,
             mu=stated_mu(units),
-            guarantee=_tell_guarantee(cost, spent, charge) if ended else cost.guarantee,
+            guarantee=_tell_guarantee(price, spent, charge) if ended else price.guarantee,
         )
 
 
-def _tell_guarantee(cost: PlanSummary, spent: float, charge: Charge) -> str:
-    if cost.unit is None or not charge.units:
+def _tell_guarantee(price: PlanSummary, spent: float, charge: Charge) -> str:
+    if price.unit is None or not charge.units:
         return ""
-    return job_guarantee(PrivacyUnit(cost.unit, cost.records_per_unit), spent, cost.delta, charge)
+    return job_guarantee(PrivacyUnit(price.unit, price.records_per_unit), spent, price.delta, charge)
 
 
 def check_public_data(database: Database, tenant_id: str, dataset_id: str, private: StoredDataset) -> StoredDataset:

@@ -2,7 +2,7 @@
 
 from datalens_service.adapters.dispatch import Dispatcher
 from datalens_service.planning.job_names import default_name
-from datalens_service.services.pricing import Quote
+from datalens_service.services.pricing import PricedRequest
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import DEFAULT_MAX_ATTEMPTS, Job
@@ -12,7 +12,7 @@ from datalens_service.store.schema.tables import DEFAULT_PRIORITY
 def submit_job(
     database: Database,
     dispatcher: Dispatcher,
-    quote: Quote,
+    priced: PricedRequest,
     *,
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
     idempotency_key: str | None = None,
@@ -30,17 +30,17 @@ def submit_job(
     """
     job = jobs.create(
         database,
-        dataset_id=quote.dataset_id,
-        spec=quote.spec.model_dump(mode="json"),
-        result=quote.spec.method.result,
-        price=quote.cost.model_dump(mode="json"),
-        plan=quote.plan,
-        cost=quote.cost.units,
+        dataset_id=priced.dataset_id,
+        spec=priced.spec.model_dump(mode="json"),
+        result=priced.spec.method.result,
+        price=priced.price.model_dump(mode="json"),
+        plan=priced.plan,
+        units=priced.price.units,
         max_attempts=max_attempts,
         idempotency_key=idempotency_key,
-        queue=dispatcher.queue(quote.spec.device),
+        queue=dispatcher.queue(priced.spec.device),
         priority=priority,
-        name=default_name(quote.asked),
+        name=default_name(priced.asked),
     )
     dispatcher.submitted(job.id, job.queue)
     return job

@@ -38,7 +38,7 @@ from datalens_service.store.schema import new_database
 from datalens_service.store.schema.tables import Base
 
 if TYPE_CHECKING:
-    from datalens_service.store.postgresql import Server
+    from datalens_service.store.postgresql import DatabaseServer
 
 DEFAULT_CONNECTIONS = 15
 _BUSY_SECONDS = 30
@@ -235,7 +235,7 @@ class Database:
 
 
 @contextmanager
-def _translated(server: Server | None) -> Generator[None]:
+def _translated(server: DatabaseServer | None) -> Generator[None]:
     try:
         with nullcontext() if server is None else server.admit():
             yield
@@ -272,13 +272,13 @@ def _engine(url: URL, begin: str, query_only: str, connections: int) -> Engine:
     return engine
 
 
-def _watched(engine: Engine, connections: int) -> Server | None:
+def _watched(engine: Engine, connections: int) -> DatabaseServer | None:
     if engine.dialect.name == "sqlite":
         return None
     # Its driver is installed where there is such a server.
-    from datalens_service.store.postgresql import Server
+    from datalens_service.store.postgresql import DatabaseServer
 
-    server = Server(connections, _POOL_SECONDS)
+    server = DatabaseServer(connections, _POOL_SECONDS)
     event.listen(engine, "do_connect", server.connect)
     return server
 

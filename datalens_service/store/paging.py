@@ -27,7 +27,7 @@ Row = tuple[InstrumentedAttribute[datetime], InstrumentedAttribute[str]]
 
 
 @dataclass(frozen=True)
-class Page(Generic[Item]):
+class StoredPage(Generic[Item]):
     """One page of a list."""
 
     items: tuple[Item, ...]
@@ -41,7 +41,7 @@ def list_page(
     read: Callable[[Entity], Item],
     limit: int,
     cursor: str | None,
-) -> Page[Item]:
+) -> StoredPage[Item]:
     """Read one page of a query, newest first."""
     if cursor is not None:
         query = query.where(after(cursor, row))
@@ -51,7 +51,7 @@ def list_page(
     rows: Sequence[Any] = session.scalars(ordered).all()
     last = rows[limit - 1] if len(rows) > limit else None
     next_cursor = None if last is None else build_cursor(getattr(last, created_at.key), getattr(last, identifier.key))
-    return Page(tuple(read(each) for each in rows[:limit]), next_cursor)
+    return StoredPage(tuple(read(each) for each in rows[:limit]), next_cursor)
 
 
 def check_limit(limit: int) -> int:

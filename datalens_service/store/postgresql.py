@@ -31,7 +31,7 @@ _LONGEST_SECONDS: Final = 40.0
 _T = TypeVar("_T")
 
 
-class Server:
+class DatabaseServer:
     """A server, as all connections of this process to it have found it."""
 
     def __init__(self, connections: int, seconds: float) -> None:
@@ -115,11 +115,11 @@ class Server:
 class _Connection(psycopg.Connection[Any]):
     """A connection that the impatient leave when the server is silent."""
 
-    _server: Server
+    _server: DatabaseServer
     _parameters: dict[str, Any]
 
     @classmethod
-    def to(cls, server: Server, parameters: dict[str, Any]) -> Self:
+    def to(cls, server: DatabaseServer, parameters: dict[str, Any]) -> Self:
         connection = cls.connect(**parameters)
         connection._server, connection._parameters = server, parameters
         try:

@@ -49,7 +49,7 @@ class RealisedEpsilon(BaseModel):
     meaning: str = MEANING
 
 
-class Descent:
+class ReleasedDescent:
     """A released descent, as its file describes it.
 
     Raises:
@@ -135,7 +135,7 @@ def write_epsilon(iterates_path: Path, images_path: Path, labels_path: Path, out
         WorkerUnavailable: torch or dp_accounting is missing.
     """
     image, labels = (np.load(path, allow_pickle=False) for path in (images_path, labels_path))
-    answer = Descent(iterates_path).realise_epsilon(image, int(labels[0]))
+    answer = ReleasedDescent(iterates_path).realise_epsilon(image, int(labels[0]))
     out_path.write_text(json.dumps(answer.model_dump()), encoding="utf-8")
 
 

@@ -329,7 +329,7 @@ def test_an_audit_that_lost_its_worker_waits_again(client: TestClient, services:
     lease = taken(services)
     with pytest.raises(ShutdownRequested):
         execute(services.database, services.artifacts, services.settings, lease, interrupt)
-    leases.release(services.database, lease)
+    leases.give_back(services.database, lease)
     assert client.get(f"/v1/audits/{audit_id}").json()["state"] == "queued"
     execute(services.database, services.artifacts, services.settings, taken(services))
     assert client.get(f"/v1/audits/{audit_id}").json()["state"] == "succeeded"

@@ -226,6 +226,6 @@ def test_estimate_is_there_once_steps_were_made(client: TestClient, services: Se
     shown = client.get(job["links"]["self"]).json()
     assert shown["progress"]["eta_seconds"] >= 1
     assert shown["estimated_finish_at"] >= shown["created_at"][:19]
-    leases.release(services.database, lease)
+    leases.give_back(services.database, lease)
     shown = client.get(job["links"]["self"]).json()
     assert (shown["progress"]["eta_seconds"], shown["estimated_finish_at"]) == (None, None)

@@ -88,7 +88,7 @@ def test_the_process_that_reads_files_blames_the_disk_and_not_the_file(
     """Even where there is no room for its answer."""
     monkeypatch.setattr(Path, "write_text", no_room)
     monkeypatch.setattr(exchange, "confine", lambda *_, **__: None)
-    monkeypatch.setattr(decode, "read_records", lambda *_: exchange.Outcome())
+    monkeypatch.setattr(decode, "read_records", lambda *_: exchange.ReadingOutcome())
     monkeypatch.setattr(decode.sys, "stdin", io.TextIOWrapper(io.BytesIO(REQUEST)))
     with pytest.raises(SystemExit) as ended:
         decode.main()

@@ -68,7 +68,7 @@ def run(services: Services, job_id: str) -> JobState:
     try:
         return execute(services.database, services.artifacts, services.settings, lease).state
     except StoreUnavailable:
-        return leases.release(services.database, lease).state
+        return leases.give_back(services.database, lease).state
 
 
 @pytest.mark.parametrize("fault", FAULTS)

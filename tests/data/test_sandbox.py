@@ -117,7 +117,7 @@ READ_ALL = """
     from datalens_service.data.preparation_settings import PrepareSettings
     from datalens_service.data.intake.reading_choices import AS_IT_IS, ReadingChoices
     from datalens_service.data.intake.sandbox.decode import RecordsRequest, read_records
-    from datalens_service.data.intake.sandbox.exchange import Outcome, attempt, serve
+    from datalens_service.data.intake.sandbox.exchange import ReadingOutcome, attempt, serve
     uploads, folder = map(Path, sys.argv[1:])
     prepared = ReadingChoices(preparation=PrepareSettings(width=8, height=8), skip_unreadable=True, ignore_groups=True)
     def read_all(decoders):
@@ -127,7 +127,7 @@ READ_ALL = """
             own.mkdir()
             request = RecordsRequest(path=path, folder=own, choices=choices, memory_bytes=2**32, cpu_seconds=600)
             attempt(partial(read_records, request, decoder))
-        return Outcome()
+        return ReadingOutcome()
     request = RecordsRequest(path=uploads, folder=folder, choices=AS_IT_IS, memory_bytes=2**32, cpu_seconds=600)
     serve(request, partial(read_all, [(choices, choose_decoder(choices)) for choices in (AS_IT_IS, prepared)]))
 """

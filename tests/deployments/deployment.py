@@ -23,7 +23,7 @@ from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.data.intake.stored_dataset import save_dataset
 from datalens_service.jobs.execute import execute
 from datalens_service.proof.hash_chain import SPENDS, Balance, Entry, EntryKind
-from datalens_service.services.pricing import quote
+from datalens_service.services.pricing import price_request
 from datalens_service.services.submit_job import submit_job
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
@@ -137,7 +137,7 @@ class Deployment:
 
     def submit(self, request: dict[str, Any], dataset: StoredDataset | None = None, **changes: Any) -> Job:
         stored = dataset or self.upload(lamps())
-        price = quote(self.database, stored.tenant_id, stored.id, TrainingSpec.model_validate(request))
+        price = price_request(self.database, stored.tenant_id, stored.id, TrainingSpec.model_validate(request))
         return submit_job(self.database, Dispatcher(), price, **changes)
 
     def claim(self, job: Job) -> Lease:

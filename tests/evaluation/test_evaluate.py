@@ -9,11 +9,11 @@ import pytest
 from datalens_service.base.errors import JobStopped
 from datalens_service.data.dataset import Split
 from datalens_service.evaluation import METRICS, EvaluationSettings
-from datalens_service.evaluation.evaluate import Subject, evaluate
+from datalens_service.evaluation.evaluate import EvaluatedModel, evaluate
 from datalens_service.evaluation.measures import Measurements
 from datalens_service.evaluation.metrics import fidelity
 from datalens_service.evaluation.metrics.classifier_benchmark import STEPS_OF_A_TRAINING
-from datalens_service.evaluation.metrics.outcome import Outcome
+from datalens_service.evaluation.metrics.outcome import MetricResult
 
 SMALL = EvaluationSettings(synthetic_images=900, epochs=2, seeds=2, fidelity=())
 
@@ -21,7 +21,7 @@ SMALL = EvaluationSettings(synthetic_images=900, epochs=2, seeds=2, fidelity=())
 def evaluated(generator, dataset, settings=SMALL, observe=lambda *_: None, **more) -> Measurements:
     """Everything, as the owner sees it."""
     given = {"epsilon": 1.0, "delta": 1e-5, "device": "cpu", "folder": Path("/nowhere")} | more
-    return evaluate(Subject(generator, dataset, **given), settings, observe).measured.for_owner()
+    return evaluate(EvaluatedModel(generator, dataset, **given), settings, observe).measured.for_owner()
 
 
 def measured(generator, dataset, settings=SMALL, observe=lambda *_: None, **more):
@@ -203,7 +203,7 @@ def computed_by(monkeypatch, name, compute):
 def quick_fidelity(monkeypatch):
     """Distances that take no minute."""
     for name in ("fid_domain", "kid_domain", "precision_domain", "recall_domain", "score_domain"):
-        computed_by(monkeypatch, name, lambda _context: Outcome((1.0,), "p"))
+        computed_by(monkeypatch, name, lambda _context: MetricResult((1.0,), "p"))
 
 
 @pytest.mark.usefixtures("quick_fidelity")
@@ -240,7 +240,7 @@ def test_the_public_score_does_not_depend_on_private_images(generator, dataset, 
         update={"fidelity": ("inception",), "fidelity_images": 90, "floors": False, "ceiling": False}
     )
     extractor = fidelity.Extractor("inception", "stub", tmp_path, "0" * 64)
-    score = lambda images, **_: (extractor, fidelity.Comparison({"score": float(images.mean())}, len(images)))  # noqa: E731
+    score = lambda images, **_: (extractor, fidelity.ReferenceComparison({"score": float(images.mean())}, len(images)))  # noqa: E731
     monkeypatch.setattr(fidelity, "compare", failing)
     monkeypatch.setattr(fidelity, "score_alone", score)
     smaller = dataclasses.replace(dataset, test=Split(dataset.test.images[:120], dataset.test.labels[:120]))

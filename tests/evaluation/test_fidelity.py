@@ -16,8 +16,8 @@ from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.evaluation import METRICS, EvaluationSettings
 from datalens_service.evaluation.measures import measured
 from datalens_service.evaluation.metrics import fidelity as fidelity_module
-from datalens_service.evaluation.metrics.classifier_benchmark import Progress
-from datalens_service.evaluation.metrics.context import Context, Sources, Subject
+from datalens_service.evaluation.metrics.classifier_benchmark import StepCounter
+from datalens_service.evaluation.metrics.context import Context, EvaluatedModel, Sources
 from datalens_service.evaluation.metrics.reference import Reference, halves
 from tests.evaluation.conftest import split
 
@@ -27,10 +27,12 @@ METRICS_ROOM = "datalens_service.evaluation.metrics"
 def compared(images, reference, folder, kind="domain"):
     """Figures of one extractor, as the report has them."""
     schema = Schema(channels=1, height=12, width=12, class_names=("a", "b", "c"), num_units=9)
-    subject = Subject(Drawn(schema, images), Dataset(schema, split(9, 0), None, b"k" * 32), 1.0, 1e-5, "cpu", folder)
+    subject = EvaluatedModel(
+        Drawn(schema, images), Dataset(schema, split(9, 0), None, b"k" * 32), 1.0, 1e-5, "cpu", folder
+    )
     settings = EvaluationSettings(fidelity=(kind,), fidelity_images=400)
     sources = Sources(subject, settings, None, reference)
-    progress = Progress(lambda *_: None, 9)
+    progress = StepCounter(lambda *_: None, 9)
     return {
         metric.name: measured(
             metric, metric.compute(Context(sources, metric.reads, progress)), sources.standing(metric.reads)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from datalens_service.data.dataset import Dataset, Split
 from datalens_service.evaluation import METRICS, EvaluationSettings
-from datalens_service.evaluation.evaluate import Evaluation, Subject, evaluate
+from datalens_service.evaluation.evaluate import EvaluatedModel, Evaluation, evaluate
 from datalens_service.models.generators.generator import Generator
 
 EVERYTHING = EvaluationSettings(
@@ -24,7 +24,7 @@ ELSEWHERE = {
 
 
 def evaluated(generator: Generator, dataset: Dataset, folder: Path) -> Evaluation:
-    subject = Subject(
+    subject = EvaluatedModel(
         generator, dataset, epsilon=1.0, delta=1e-5, device="cpu", folder=folder, moments_generator=generator
     )
     return evaluate(subject, EVERYTHING, lambda *_: None)

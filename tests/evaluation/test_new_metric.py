@@ -9,9 +9,9 @@ import pytest
 
 from datalens_service.data.dataset import Dataset
 from datalens_service.evaluation import METRICS, EvaluationSettings, Measure
-from datalens_service.evaluation.evaluate import Subject, evaluate
+from datalens_service.evaluation.evaluate import EvaluatedModel, evaluate
 from datalens_service.evaluation.measures import Measurements
-from datalens_service.evaluation.metrics.classifier_benchmark import Progress
+from datalens_service.evaluation.metrics.classifier_benchmark import StepCounter
 from datalens_service.evaluation.metrics.context import Context, Sources, UndeclaredRead
 from datalens_service.evaluation.metrics.fidelity import EXTRACTOR_TITLES
 from datalens_service.evaluation.metrics.outcome import Reads
@@ -26,12 +26,12 @@ SOURCE = '''
 """How bright images are: of the generator, or of private records."""
 
 from datalens_service.evaluation.metrics.metric import Metric
-from datalens_service.evaluation.metrics.outcome import Outcome
+from datalens_service.evaluation.metrics.outcome import MetricResult
 
 
 def _brightness(context):
     images = {look}
-    return Outcome((float(images.mean()) / 2.55,), "mean of all pixels")
+    return MetricResult((float(images.mean()) / 2.55,), "mean of all pixels")
 
 
 METRIC = Metric(
@@ -69,7 +69,7 @@ def add(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
 
 def evaluated(generator: Generator, dataset: Dataset) -> tuple[Measurements, list[tuple[str, int, int]]]:
     steps: list[tuple[str, int, int]] = []
-    subject = Subject(generator, dataset, epsilon=1.0, delta=1e-5, device="cpu", folder=Path("/nowhere"))
+    subject = EvaluatedModel(generator, dataset, epsilon=1.0, delta=1e-5, device="cpu", folder=Path("/nowhere"))
     return evaluate(subject, ONLY_IT, lambda *step: steps.append(step)).measured.for_owner(), steps
 
 
@@ -132,9 +132,9 @@ def test_a_figure_of_training_images_cannot_be_built_as_public(name):
 
 
 def test_results_are_shared_among_metrics_with_one_audience_only(generator, dataset):
-    subject = Subject(generator, dataset, epsilon=1.0, delta=1e-5, device="cpu", folder=Path("/nowhere"))
+    subject = EvaluatedModel(generator, dataset, epsilon=1.0, delta=1e-5, device="cpu", folder=Path("/nowhere"))
     sources = Sources.from_job(subject, ONLY_IT)
-    contexts = {reads: Context(sources, reads, Progress(lambda *_: None, 1)) for reads in get_args(Reads)}
+    contexts = {reads: Context(sources, reads, StepCounter(lambda *_: None, 1)) for reads in get_args(Reads)}
     assert contexts["training"].once("mean", lambda: "private") == "private"
     assert contexts["test"].once("mean", lambda: "other") == "private"
     assert contexts["released"].once("mean", lambda: "released") == "released"

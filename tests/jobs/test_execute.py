@@ -252,7 +252,7 @@ def test_job_that_is_to_pause_is_given_back_before_its_next_step(local: Deployme
         local.execute(job, lease=lease)
 
     assert local.stored_steps(job) == {}
-    assert leases.release(local.database, lease).state == JobState.PAUSED
+    assert leases.give_back(local.database, lease).state == JobState.PAUSED
 
 
 def test_files_hold_no_private_image_and_no_private_count(local: Deployment) -> None:

@@ -51,7 +51,7 @@ def test_a_job_that_finds_no_room_for_its_files_is_resumed_and_pays_once(
     assert deployment.job(job).state is JobState.RUNNING
     assert not list(deployment.folder.rglob(".tmp-*"))
     charged = deployment.job(job).charged_units
-    leases.release(deployment.database, lease)
+    leases.give_back(deployment.database, lease)
 
     ended = deployment.execute(job)
 

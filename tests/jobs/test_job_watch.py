@@ -240,7 +240,7 @@ def test_a_job_that_hears_the_request_itself_is_left_alone(
     lease = local.claim(job := local.submit(MOMENTS))
     with watch_of(local, lease):
         jobs.request_pause(local.database, job.id)
-        leases.release(local.database, lease)
+        leases.give_back(local.database, lease)
         enough = len(looks) + 2
         local.wait(lambda: len(looks) >= enough)
     assert exits == []
@@ -297,7 +297,7 @@ def test_a_process_that_ends_its_own_job_lives_on(local: Deployment, exits: list
         if end == "finish":
             leases.finish(local.database, lease, JobState.FAILED)
         else:
-            leases.release(local.database, lease)
+            leases.give_back(local.database, lease)
         # The renewal that comes between the end of the job and that of the block.
         watch._next_renewal = 0.0
         local.wait(watch._ended.is_set)

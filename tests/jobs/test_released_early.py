@@ -104,7 +104,7 @@ def test_cancelling_a_job_that_pauses_in_its_evaluation_keeps_the_images(local: 
     pause = partial(jobs.request_pause, local.database, job.id)
     with pytest.raises(ShutdownRequested):
         local.execute(job, once_in("evaluating", pause), lease)
-    assert leases.release(local.database, lease).state == JobState.PAUSED
+    assert leases.give_back(local.database, lease).state == JobState.PAUSED
 
     assert jobs.request_cancel(local.database, job.id).state == JobState.SUCCEEDED
     assert local.statement(job).reserved_units == 0

@@ -8,7 +8,7 @@ from datalens_service.base.errors import BudgetExceeded, CheckpointMismatch, Inf
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.methods import DataLens
 from datalens_service.methods.script import Resumed
-from datalens_service.methods.voting.shard_teachers import Question, image_votes
+from datalens_service.methods.voting.shard_teachers import VoteQuestion, image_votes
 from datalens_service.privacy.accounting import cost_units, limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
@@ -127,7 +127,7 @@ def test_a_warm_start_is_where_the_votes_begin():
 def test_class_pure_teachers_vote_on_their_class_only():
     training_run, _ = start(method(shards="class_pure"))
     student = training_run.local("student")
-    question = Question(*student.propose("latent", 0), 2, False, None)
+    question = VoteQuestion(*student.propose("latent", 0), 2, False, None)
     blocks = list(training_run.vault(student._shards)._teachers().votes(image_votes, question).blocks)
     assert sum(len(block.gradients) for block in blocks) == 12
     assert question.labels.tolist() == [0, 0, 1, 1]

@@ -179,6 +179,6 @@ def _until_it_ends(database: Database, job_id: str, spec: TrainingSpec, dataset:
         try:
             return run(spec, dataset, account=read_account(database, lease)).steps_made
         except _Killed:
-            leases.release(database, lease)
+            leases.give_back(database, lease)
         except BudgetExceeded:
             return 0

@@ -20,7 +20,7 @@ from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.classifiers.encoded_features import FeatureBasis, as_classifier
 from datalens_service.models.encoders import ImagenetLite0, ScatteringEncoder
 from datalens_service.models.encoders.network import OpponentColours, ScatteringNetwork
-from datalens_service.models.encoders.wavelets import Scattering as Features
+from datalens_service.models.encoders.wavelets import ScatteringTransform as Features
 from datalens_service.models.encoders.wavelets import planes_at_once
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount

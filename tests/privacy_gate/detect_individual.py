@@ -22,7 +22,7 @@ from datalens_service.privacy.accounting import cost_units, epsilon_of_units, li
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.privacy.sampled import poisson_sampled_epsilon
-from datalens_service.subprocesses.individual_epsilon import Descent
+from datalens_service.subprocesses.individual_epsilon import ReleasedDescent
 from tests.stepped_runs import SteppedRun
 
 from .alarm import expect
@@ -117,7 +117,7 @@ def a_record_that_is_sent_costs_no_less_than_it_contributed(rng: np.random.Gener
         for record in range(3):
             paid = sum(cost_units(int(norm), descent.mechanism.noise_stddev) for norm in norms[:, record])
             sent = dataset.train.images[record : record + 1]
-            answer = Descent(path).realise_epsilon(sent, int(dataset.train.labels[record]))
+            answer = ReleasedDescent(path).realise_epsilon(sent, int(dataset.train.labels[record]))
             expect(answer.epsilon >= epsilon_of_units(paid, _DELTA), "a record costs what it contributed")
 
 

@@ -104,14 +104,16 @@ def _left_behind(request: dict[str, Any], dataset: Dataset) -> Left:
         # How far a job is between two phases is told by a clock that nobody stops.
         patch.setattr(job_watch, "PROGRESS_SECONDS", math.inf)
         stored = local.upload(dataset)
-        priced = pricing.quote(local.database, stored.tenant_id, stored.id, TrainingSpec.model_validate(request))
+        priced = pricing.price_request(
+            local.database, stored.tenant_id, stored.id, TrainingSpec.model_validate(request)
+        )
         job = local.submit(request, stored)
         ended = _execute(local, job.id)
         expect(ended.state is JobState.SUCCEEDED, f"a job that is compared succeeds: {ended.error}")
         store = ArtifactStore(local.database, local.folder)
         left = {file.name: file.path.read_bytes() for file in store.list_artifacts(job.id) if file.releasable}
         told = events.list_milestones(local.database, job.id)
-        plan = (priced.cost, priced.plan, priced.account)
+        plan = (priced.price, priced.plan, priced.account)
         return left | {"events": repr(told).encode(), "plan": repr(plan).encode()}
 
 

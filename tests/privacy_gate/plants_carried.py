@@ -91,7 +91,7 @@ def correcting(rows, measured):
 def released_values_are_shared(patch):
     """A `__deepcopy__` that was meant to save memory."""
     patch.setattr(moments, "class_residuals", correcting)
-    patch.setattr(moments.Measured, "__deepcopy__", lambda self, _memo: self, raising=False)
+    patch.setattr(moments.ClassMoments, "__deepcopy__", lambda self, _memo: self, raising=False)
 
 
 @change(scattering, "layer_gradients")

@@ -106,7 +106,7 @@ def iterates_are_kept_after_their_step(stacked, self):
     return np.roll(stacked(self), -1, axis=0)
 
 
-@around("a record that is sent is charged for one step", "R12", individual_epsilon.Descent, "_levels")
+@around("a record that is sent is charged for one step", "R12", individual_epsilon.ReleasedDescent, "_levels")
 def a_record_that_is_sent_is_charged_for_one_step(levels, self, rows, values):
     """Whoever asks is shown what the last step cost."""
     return levels(self, rows, values[-1:])

@@ -15,7 +15,7 @@ from datalens_service.mechanisms import (
     private_shards,
 )
 from datalens_service.mechanisms.private_shards import Shards
-from datalens_service.methods.descent.dp_gan_run import Discriminator
+from datalens_service.methods.descent.dp_gan_run import DiscriminatorDescent
 from datalens_service.methods.voting import pate_gan_run, training_run
 from datalens_service.methods.voting.pate_gan_run import ScoredStudent
 from datalens_service.methods.voting.shard_teachers import make_teachers
@@ -179,7 +179,7 @@ def all_teachers_have_the_last_shard(members, shards, count):
 
 
 @around(
-    "labels of records for generated images", "R4", Discriminator, "_generated_gradient", beside=remembered_units
+    "labels of records for generated images", "R4", DiscriminatorDescent, "_generated_gradient", beside=remembered_units
 )  # fmt: skip
 def generated_images_have_labels_of_records(generated_gradient, self):
     """The generated half of a batch shows what the private half shows."""
@@ -189,7 +189,7 @@ def generated_images_have_labels_of_records(generated_gradient, self):
     return generated_gradient(self)
 
 
-@around("a generator that follows scores of records", "R4", Discriminator, "directions", beside=remembered_units)
+@around("a generator that follows scores of records", "R4", DiscriminatorDescent, "directions", beside=remembered_units)
 def the_generator_waits_for_accuracy_on_records(directions, self, images, labels):
     """Its steps are as large as the discriminator is sure of the records."""
     with torch.no_grad():

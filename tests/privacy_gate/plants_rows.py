@@ -173,11 +173,11 @@ def the_rationale_names_how_many_images(run, spec, dataset, **others):
     return replace(result, rationale=f"{result.rationale} Learned from {len(dataset.train.labels)} images.")
 
 
-@around("rare classes in the warnings of a plan", "R27", pricing, "quote")
-def a_plan_warns_of_rare_classes(quote, database, tenant_id, dataset_id, spec):
+@around("rare classes in the warnings of a plan", "R27", pricing, "price_request")
+def a_plan_warns_of_rare_classes(price_request, database, tenant_id, dataset_id, spec):
     """As the report of the upload counts them."""
-    made = quote(database, tenant_id, dataset_id, spec)
+    made = price_request(database, tenant_id, dataset_id, spec)
     labels = load_dataset(Path(datasets.get(database, dataset_id).records_path)).train.labels
     rare = np.flatnonzero(np.bincount(labels) < 80).tolist()
-    warnings = [*made.cost.warnings, *(f"Class {one} is rare." for one in rare)]
-    return replace(made, cost=made.cost.model_copy(update={"warnings": warnings}))
+    warnings = [*made.price.warnings, *(f"Class {one} is rare." for one in rare)]
+    return replace(made, price=made.price.model_copy(update={"warnings": warnings}))

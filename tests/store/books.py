@@ -70,7 +70,7 @@ def new_dataset(database: Database, records: Images | None = None, **changes: An
 def new_job(database: Database, dataset_id: str, units: int, **changes: Any) -> Job:
     """A job that the store alone accepts, at any cost."""
     request = {"spec": {"method": "moments"}, "result": "generator", "price": {}, "plan": NO_RELEASES, **changes}
-    return jobs.create(database, dataset_id=dataset_id, cost=units, **request)
+    return jobs.create(database, dataset_id=dataset_id, units=units, **request)
 
 
 def claimed(database: Database, job_id: str, **changes: Any) -> Lease:

@@ -6,7 +6,7 @@ from operator import getitem
 from typing import Any
 
 from datalens_service.proof.hash_chain import GENESIS, Entry
-from datalens_service.proof.job_charges import Charge, genesis
+from datalens_service.proof.job_charges import SealedCharge, genesis
 
 Json = dict[str, Any]
 Tamper = Callable[[Json], Any]
@@ -43,10 +43,10 @@ def seal_journal(proof: Json) -> None:
 
 def seal_charges(proof: Json) -> None:
     """The same with the charges of a job's proof."""
-    proof["head"] = _seal(proof["charges"], "number", Charge, genesis(proof["job_id"]))
+    proof["head"] = _seal(proof["charges"], "number", SealedCharge, genesis(proof["job_id"]))
 
 
-def _seal(chain: list[Json], number: str, model: type[Entry] | type[Charge], previous: str) -> str:
+def _seal(chain: list[Json], number: str, model: type[Entry] | type[SealedCharge], previous: str) -> str:
     for place, link in enumerate(chain, start=1):
         link |= {number: place, "previous_hash": previous, "hash": ""}
         previous = link["hash"] = model.model_validate(link).computed_hash()

@@ -150,7 +150,7 @@ def test_a_draw_needs_its_lease_and_an_open_step(database: Database) -> None:
     account.store(0, SUM)
     with pytest.raises(StateConflict):
         account.charge_draw(0, LABEL, BLOCK)
-    leases.release(database, lease)
+    leases.give_back(database, lease)
     with pytest.raises(StaleLease):
         account.charge_draw(1, LABEL, BLOCK)
     claimed(database, job.id)

@@ -26,7 +26,7 @@ from datalens_service.proof.proof_verification import (
     NOT_VERIFIED_OF_LONE_PROOF,
     verify,
 )
-from datalens_service.proof.verdict import Verdict
+from datalens_service.proof.verdict import VerificationResult
 from datalens_service.report import privacy_statement as statements
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.charge_log import ChargeLog
@@ -83,12 +83,12 @@ def honest(made: AccountProof) -> Json:
     return found
 
 
-def verdict_on(bundle: Json) -> Verdict:
+def verdict_on(bundle: Json) -> VerificationResult:
     """As whoever changes a proof hands it out: signed, by a key of their own."""
     return verify(json.dumps(KEY.sign(bundle)).encode())
 
 
-def failed_at(verdict: Verdict) -> str:
+def failed_at(verdict: VerificationResult) -> str:
     """Name of the line with the contradiction; asserts that the verdict is built around it."""
     [line] = [line for line in verdict.lines if line.status == "contradiction"]
     checks = [each.check for each in verdict.lines]

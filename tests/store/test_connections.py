@@ -20,7 +20,7 @@ from datalens_service.store import patience
 from datalens_service.store import postgresql as postgresql_module
 from datalens_service.store.database import DEFAULT_CONNECTIONS, Database
 from datalens_service.store.patience import impatient
-from datalens_service.store.postgresql import Server
+from datalens_service.store.postgresql import DatabaseServer
 from datalens_service.store.schema.tables import AccountRow
 from deployments.postgresql import Cluster
 
@@ -221,13 +221,13 @@ def test_the_impatient_wait_for_a_slow_statement(
     postgresql_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[bool] = []
-    is_silent = Server.is_silent
+    is_silent = DatabaseServer.is_silent
 
-    def look(server: Server, parameters: dict[str, Any]) -> bool:
+    def look(server: DatabaseServer, parameters: dict[str, Any]) -> bool:
         looks.append(is_silent(server, parameters))
         return looks[-1]
 
-    monkeypatch.setattr(Server, "is_silent", look)
+    monkeypatch.setattr(DatabaseServer, "is_silent", look)
     monkeypatch.setattr(postgresql_module, "_SILENCE_SECONDS", 0.2)
     with impatient(), postgresql_database.session() as session:
         session.execute(text("SELECT pg_sleep(1)"))

@@ -80,7 +80,7 @@ def test_the_same_key_with_another_request_is_refused(database: Database, change
 def test_cancelling_a_job_that_went_back_to_the_queue_ends_it_at_once_and_keeps_its_charges(database: Database) -> None:
     dataset, lease, account = running_job(database, units=500)
     account.charge(0, "votes", 100)
-    leases.release(database, lease)
+    leases.give_back(database, lease)
     job = jobs.request_cancel(database, lease.job_id)
     assert (job.state, job.reserved_units, job.finished_at is None) == (JobState.CANCELLED, 0, False)
     found = state_of(database, dataset.id)
@@ -187,7 +187,7 @@ def test_a_running_job_pauses_when_it_is_given_back_and_goes_on_under_a_new_leas
     account.charge(0, "votes", 100)
     job = jobs.request_pause(database, lease.job_id)
     assert (job.state, job.pause_requested) == (JobState.RUNNING, True)
-    paused = leases.release(database, lease)
+    paused = leases.give_back(database, lease)
     assert (paused.state, paused.reserved_units, paused.charged_units) == (JobState.PAUSED, 400, 100)
     with pytest.raises(StaleLease):
         account.charge(1, "votes", 100)
@@ -218,7 +218,7 @@ def test_a_pause_that_has_not_begun_is_called_off(database: Database) -> None:
     jobs.request_pause(database, lease.job_id)
     job = jobs.resume(database, lease.job_id)
     assert (job.state, job.pause_requested) == (JobState.RUNNING, False)
-    assert leases.release(database, lease).state == JobState.QUEUED
+    assert leases.give_back(database, lease).state == JobState.QUEUED
 
 
 def test_what_cannot_pause_or_resume_is_refused(database: Database) -> None:
@@ -292,7 +292,7 @@ def test_times_of_a_stream_never_go_back(
     clock.seconds = steps[4]
     jobs.request_pause(database, job_id)
     clock.seconds = steps[5]
-    leases.release(database, lease)
+    leases.give_back(database, lease)
     found = events.list_events(database, job_id)
     assert [(event.created_at - NOON).total_seconds() for event in found] == list(told)
 

@@ -61,7 +61,7 @@ WRITES: dict[str, Callable[[Database, Lease], object]] = {
     "renew": leases.renew,
     "progress": lambda database, lease: leases.progress(database, lease, "training", 1, 2),
     "finish": lambda database, lease: leases.finish(database, lease, JobState.SUCCEEDED),
-    "release": leases.release,
+    "give_back": leases.give_back,
 }
 
 
@@ -123,7 +123,7 @@ def test_an_error_stays_on_the_job(database: Database) -> None:
 
 def test_a_job_given_back_is_the_next_again_and_has_used_no_attempt(database: Database) -> None:
     _, lease, _ = running_job(database)
-    leases.release(database, lease)
+    leases.give_back(database, lease)
     found = jobs.get(database, lease.job_id)
     assert (found.state, found.attempts) == (JobState.QUEUED, 0)
     assert claimed(database, lease.job_id).token == 2
@@ -175,7 +175,7 @@ def test_a_job_without_a_worker_that_was_to_be_cancelled_is_cancelled(database: 
     dataset, lease, account = running_job(database)
     account.charge(0, "votes", 10)
     jobs.request_cancel(database, lease.job_id)
-    job = leases.expire_leases(database, now=later())[0] if lost else leases.release(database, lease)
+    job = leases.expire_leases(database, now=later())[0] if lost else leases.give_back(database, lease)
     assert job.state == JobState.CANCELLED
     found = state_of(database, dataset.id)
     assert (found.reserved_units, found.charged_units) == (0, 10)

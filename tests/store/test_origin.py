@@ -20,7 +20,7 @@ from datalens_service.data.export.release_archive import SUMS, SUMS_SIGNATURE, w
 from datalens_service.proof.job_proof import SIGNATURE
 from datalens_service.proof.proof_verification import verify
 from datalens_service.proof.release_verification import FILES, SUMS_LINE, verify_path
-from datalens_service.proof.verdict import Verdict
+from datalens_service.proof.verdict import VerificationResult
 from datalens_service.report.build import releasable_view
 from datalens_service.report.document import compute_seal
 from datalens_service.store.database import Database
@@ -38,7 +38,7 @@ def file(document: dict[str, Any]) -> bytes:
     return json.dumps(document).encode()
 
 
-def line(verdict: Verdict, check: str) -> tuple[str, str]:
+def line(verdict: VerificationResult, check: str) -> tuple[str, str]:
     (found,) = [one for one in verdict.lines if one.check == check]
     return found.status, found.finding
 

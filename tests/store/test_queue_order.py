@@ -42,7 +42,7 @@ def test_interrupted_job_keeps_its_place_before_all_that_came_later(database: Da
     if fate == "lost":
         leases.expire_leases(database, now=later())
     else:
-        leases.release(database, lease)
+        leases.give_back(database, lease)
     again = next_lease(database)
     assert again is not None
     assert (again.job_id, again.token) == (first, 2)

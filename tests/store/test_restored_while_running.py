@@ -95,7 +95,7 @@ def test_charges_without_room_freeze_the_account_at_once(database: Database) -> 
 def test_a_worker_from_before_the_restoration_is_refused(database: Database) -> None:
     _, lease, _ = running_job(database)
     backup = back_up(database)
-    leases.release(database, lease)
+    leases.give_back(database, lease)
     later_lease = claimed(database, lease.job_id)
     read_account(database, later_lease).charge(0, "votes", 10)
     backup.restore()

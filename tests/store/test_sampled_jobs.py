@@ -16,7 +16,7 @@ from datalens_service.privacy.randomness import Booleans, Integers, NoiseSource
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.proof.job_proof import JobProof
 from datalens_service.proof.proof_verification import verify
-from datalens_service.proof.verdict import Verdict
+from datalens_service.proof.verdict import VerificationResult
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import leases
@@ -112,7 +112,7 @@ def test_a_run_that_is_killed_again_and_again_pays_once_and_draws_no_more_than_p
             made = run(SPEC, records, account=boundaries(account) if kills < 8 else account, plan=plan).steps_made
             break
         except (_Killed, BudgetExceeded):
-            leases.release(database, lease)
+            leases.give_back(database, lease)
     block = plan.releases[0].mechanism.block()
     assert block is not None
     charges = [entry for entry in journal_of(database, job.dataset_id) if entry.kind == EntryKind.CHARGE]
@@ -133,7 +133,7 @@ def proof(sqlite_database: Database, plan: Plan, records: Dataset) -> tuple[Json
     return JobProof.from_account_proof(account).model_dump(mode="json"), account.model_dump(mode="json")
 
 
-def checked(content: Json) -> Verdict:
+def checked(content: Json) -> VerificationResult:
     return verify(json.dumps(SigningKey(b"of a forger").sign(content)).encode())
 
 

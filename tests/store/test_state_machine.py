@@ -183,7 +183,7 @@ class StoreMachine(RuleBasedStateMachine):
         lease = chosen(self.held, which)
         if state is None:
             expected = self.books.release(lease.job_id, lease.token)
-            self.compare(expected, lambda: leases.release(self.database, lease))
+            self.compare(expected, lambda: leases.give_back(self.database, lease))
         else:
             expected = self.books.finish(lease.job_id, lease.token, state)
             self.compare(expected, lambda: leases.finish(self.database, lease, state))

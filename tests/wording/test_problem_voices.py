@@ -16,7 +16,7 @@ from api.problems.problem_types import PROBLEM_TYPES, ProblemType
 from api.schemas.jobs import JobError
 from datalens_service.base.errors import DatalensError, InvalidInput, InvalidSpec, RateLimited, WorkerUnavailable
 from datalens_service.base.wording import HEADER, TERMS, Voice, speak, spoken, spoken_to
-from datalens_service.data.intake.sandbox.exchange import Outcome
+from datalens_service.data.intake.sandbox.exchange import ReadingOutcome
 from datalens_service.data.intake.sandbox.sandbox import Refused
 from datalens_service.data.intake.untrusted.validation_errors import BadFile
 from datalens_service.jobs.failures import describe_problem
@@ -132,7 +132,7 @@ def _stored_report(error: DatalensError) -> Callable[[], Any]:
 
 
 def _stored_bad_file(error: DatalensError) -> Callable[[], Any]:
-    refused = Refused(Outcome(refusal="No.", bad_files=(BadFile(name="a.png", reason=error.text),), bad_count=1))
+    refused = Refused(ReadingOutcome(refusal="No.", bad_files=(BadFile(name="a.png", reason=error.text),), bad_count=1))
     report = invalid_report(refused)
     return lambda: spoken(report)["bad_files"][0]["reason"]
 

@@ -93,4 +93,4 @@ class JobProcess:
             if counts or self.adopted:
                 leases.lose(database, self._lease, compare_memory(database, self.job_id))
             else:
-                leases.release(database, self._lease)
+                leases.give_back(database, self._lease)

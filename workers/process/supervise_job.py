@@ -46,7 +46,7 @@ def supervise(database: Database, lease: Lease, stopping: threading.Event, serve
         process = JobProcess(lease, server)
     except WorkerUnavailable as error:
         log.error("job process cannot start", job_id=lease.job_id, detail=error.detail)
-        leases.release(database, lease)
+        leases.give_back(database, lease)
         return False
     log.info("job process started", job_id=process.job_id, pid=process.pid)
     code = _Watch(database, process, stopping).exit_code()

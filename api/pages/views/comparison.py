@@ -44,7 +44,7 @@ class Side(NamedTuple):
         return "" if self.judged is None else judge(self.judged).sentence
 
 
-class Row(NamedTuple):
+class ComparisonRow(NamedTuple):
     """A parameter or a figure of both jobs."""
 
     name: str
@@ -69,23 +69,23 @@ def judge_sides(first: Side, second: Side) -> str:
     return judge_pair(first.judged, second.judged) if same and first.judged and second.judged else ""
 
 
-def compare_figures(first: Side, second: Side) -> list[Row]:
+def compare_figures(first: Side, second: Side) -> list[ComparisonRow]:
     """Figures of both reports, in the order of the first."""
     titles = dict.fromkeys([*first.figures, *second.figures])
     return [_figure_row(title, first.figures.get(title), second.figures.get(title)) for title in titles]
 
 
-def _figure_row(title: str, first: Figure | None, second: Figure | None) -> Row:
+def _figure_row(title: str, first: Figure | None, second: Figure | None) -> ComparisonRow:
     private = any(figure.private for figure in (first, second) if figure)
     left, right = (figure.value if figure else ABSENT for figure in (first, second))
-    return Row(title, left, right, private, first or second)
+    return ComparisonRow(title, left, right, private, first or second)
 
 
-def compare_parameters(first: Side, second: Side) -> list[Row]:
+def compare_parameters(first: Side, second: Side) -> list[ComparisonRow]:
     """Parameters in which the two differ."""
     left, right = (dict(flatten(side.job.spec.model_dump(mode="json"))) for side in (first, second))
     names = dict.fromkeys([*left, *right])
-    rows = [Row(name_parameter(name), left.get(name, ABSENT), right.get(name, ABSENT)) for name in names]
+    rows = [ComparisonRow(name_parameter(name), left.get(name, ABSENT), right.get(name, ABSENT)) for name in names]
     return [row for row in rows if row.first != row.second]
 
 

@@ -30,7 +30,7 @@ _MEANINGS: Final = {
 
 
 @dataclass(frozen=True)
-class Row:
+class JournalRow:
     """Entries of the journal that follow each other and say the same.
 
     Attributes:
@@ -59,7 +59,7 @@ class Table:
         older: Number of the entry that the next page ends before; None on the last page.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[JournalRow, ...]
     older: int | None
 
 
@@ -79,10 +79,10 @@ def build_table(portion: JournalSlice, delta: float) -> Table:
     return Table(tuple(rows), oldest if oldest > 1 else None)
 
 
-def _row(same: Sequence[JournalLine], units: int, limit: int, epsilon_after: float) -> Row:
+def _row(same: Sequence[JournalLine], units: int, limit: int, epsilon_after: float) -> JournalRow:
     first, last = same[-1], same[0]
     kind = last.kind
-    return Row(
+    return JournalRow(
         first=first.seq,
         last=last.seq,
         at=last.at,

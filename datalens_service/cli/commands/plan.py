@@ -58,24 +58,24 @@ def plan(
         output.show(summary, output.format_facts(facts), as_json=as_json)
 
 
-def describe_plan(cost: dict[str, Any]) -> dict[str, object]:
+def describe_plan(price: dict[str, Any]) -> dict[str, object]:
     """The lines a person reads about a plan."""
-    most = "at most " if any("branch" in release for release in cost["releases"]) else ""
+    most = "at most " if any("branch" in release for release in price["releases"]) else ""
     facts = {
-        "method": cost["method"],
-        **({"images voted on": f"{cost['images']:,}"} if cost["images"] else {}),
-        "releases": f"{most}{cost['steps']:,}",
-        "μ": cost["mu"],
-        "ε at plan": f"{most}{cost['epsilon_at_plan']} of {cost['epsilon_limit']}",
-        "ε if one unit is replaced": cost["epsilon_replace_one"],
-        "δ": cost["delta"],
-        **({"guarantee": cost["guarantee"]} if cost.get("guarantee") else {}),
+        "method": price["method"],
+        **({"images voted on": f"{price['images']:,}"} if price["images"] else {}),
+        "releases": f"{most}{price['steps']:,}",
+        "μ": price["mu"],
+        "ε at plan": f"{most}{price['epsilon_at_plan']} of {price['epsilon_limit']}",
+        "ε if one unit is replaced": price["epsilon_replace_one"],
+        "δ": price["delta"],
+        **({"guarantee": price["guarantee"]} if price.get("guarantee") else {}),
     }
-    facts |= _describe_sampling(cost["sampling"]) if cost.get("sampling") else {}
-    facts |= {"looks": cost["rationale"]} if cost.get("rationale") else {}
-    kept = cost.get("kept_bytes", 0)
+    facts |= _describe_sampling(price["sampling"]) if price.get("sampling") else {}
+    facts |= {"looks": price["rationale"]} if price.get("rationale") else {}
+    kept = price.get("kept_bytes", 0)
     facts |= {"iterates that are kept": f"{kept / 2**20:,.1f} MiB"} if kept else {}
-    return facts | ({"warning": " ".join(cost["warnings"])} if cost["warnings"] else {})
+    return facts | ({"warning": " ".join(price["warnings"])} if price["warnings"] else {})
 
 
 def describe_expectation(plan: dict[str, Any]) -> dict[str, object]:

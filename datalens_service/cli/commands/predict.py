@@ -116,9 +116,9 @@ def _ask(job_id: str, image: Path, label: int, service: Service) -> IndividualEp
 def _compute(iterates: Path, image: Path, label: int) -> RealisedEpsilon:
     from datalens_service.data.intake.readers.unlabelled import read_unlabelled
     from datalens_service.data.intake.untrusted.limits import DEFAULT_LIMITS
-    from datalens_service.subprocesses.individual_epsilon import Descent
+    from datalens_service.subprocesses.individual_epsilon import ReleasedDescent
 
     # What the reader of iterates says of a file that cannot be opened does not name it.
     iterates.open("rb").close()
     pixels, _ = read_unlabelled(image, DEFAULT_LIMITS, 1)
-    return Descent(iterates).realise_epsilon(pixels, label)
+    return ReleasedDescent(iterates).realise_epsilon(pixels, label)

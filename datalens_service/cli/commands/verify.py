@@ -12,7 +12,7 @@ from datalens_service.cli import options, output
 from datalens_service.cli.failures import ExitCode
 
 if TYPE_CHECKING:
-    from datalens_service.proof.verdict import Verdict
+    from datalens_service.proof.verdict import VerificationResult
 
 
 def verify(
@@ -49,7 +49,7 @@ def verify(
         raise typer.Exit(ExitCode.JOB_FAILED)
 
 
-def _render_verdict(verdict: Verdict, *, vouched: bool) -> Text:
+def _render_verdict(verdict: VerificationResult, *, vouched: bool) -> Text:
     width = max(len(line.check) for line in verdict.lines)
     checks = [f"{line.status:13}  {line.check:{width}}  {line.finding}".rstrip() for line in verdict.lines]
     summary = _summarize(verdict, vouched)
@@ -59,7 +59,7 @@ def _render_verdict(verdict: Verdict, *, vouched: bool) -> Text:
     return Text("\n".join(map(_replace_control_characters, lines)))
 
 
-def _summarize(verdict: Verdict, vouched: bool) -> str:
+def _summarize(verdict: VerificationResult, vouched: bool) -> str:
     if verdict.contradiction is not None:
         return f"Do not rely on it. {verdict.contradiction}"
     if not verdict.holds:

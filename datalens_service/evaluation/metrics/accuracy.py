@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 
 from datalens_service.data.dataset import Labels
 from datalens_service.evaluation.metrics.classifier_benchmark import STEPS_OF_A_TRAINING, ClassifierBenchmark
-from datalens_service.evaluation.metrics.classifiers import LINEAR, STANDARD, Classifier
+from datalens_service.evaluation.metrics.classifiers import LINEAR, STANDARD, JudgeClassifier
 from datalens_service.evaluation.metrics.context import Context
 from datalens_service.evaluation.metrics.discriminant import SIDE, label_by_pixels
 from datalens_service.evaluation.metrics.metric import Metric
-from datalens_service.evaluation.metrics.outcome import Outcome, PublicFacts, Reads, Score
+from datalens_service.evaluation.metrics.outcome import MetricResult, PublicFacts, Reads, Score
 from datalens_service.evaluation.metrics.reference import drawn_from
 from datalens_service.models.generators.generator import Generator
 
@@ -22,19 +22,19 @@ REAL: Final = "labels after training on real images"
 _LINEAR: Final = "labels by the linear discriminant of synthetic images"
 
 
-def _accuracy(context: Context, classifier: Classifier) -> Outcome:
+def _accuracy(context: Context, classifier: JudgeClassifier) -> MetricResult:
     benchmark = context.benchmark(classifier)
     labels = context.once((SYNTHETIC, classifier), lambda: _learn(context, benchmark, context.generator))
     return benchmark.outcome(labels, _name_samples(benchmark, context.generator))
 
 
-def _moments(context: Context, classifier: Classifier) -> Outcome:
+def _moments(context: Context, classifier: JudgeClassifier) -> MetricResult:
     benchmark = context.benchmark(classifier)
     labels = _learn(context, benchmark, context.moments_generator)
     return benchmark.outcome(labels, _name_samples(benchmark, context.moments_generator))
 
 
-def _real(context: Context, classifier: Classifier) -> Outcome:
+def _real(context: Context, classifier: JudgeClassifier) -> MetricResult:
     benchmark, train = context.benchmark(classifier), context.training_images
     drawn = drawn_from(train, context.settings.synthetic_images)
     labels = context.once((REAL, classifier), lambda: benchmark.predictions(lambda _seed: (drawn.images, drawn.labels)))
@@ -67,23 +67,23 @@ def _learn(context: Context, benchmark: ClassifierBenchmark, generator: Generato
     return given
 
 
-def _discriminant(context: Context) -> Outcome:
+def _discriminant(context: Context) -> MetricResult:
     tested, seeds = context.test_images, range(context.settings.repetitions)
     given = [context.recall((_LINEAR, seed)) for seed in seeds]
     drawn = _name_samples(context.benchmark(STANDARD), context.generator)
     protocol = f"linear discriminant of {drawn}, of at most {SIDE}×{SIDE} pixels; tested on {tested.name}"
-    return Outcome.from_scores([Score.from_labels(labels, tested.split.labels) for labels in given], protocol)
+    return MetricResult.from_scores([Score.from_labels(labels, tested.split.labels) for labels in given], protocol)
 
 
-def _uses(classifier: Classifier, facts: PublicFacts) -> bool:
+def _uses(classifier: JudgeClassifier, facts: PublicFacts) -> bool:
     return facts.has_test and (classifier is STANDARD or facts.settings.stronger_classifier)
 
 
-def _uses_moments(classifier: Classifier, facts: PublicFacts) -> bool:
+def _uses_moments(classifier: JudgeClassifier, facts: PublicFacts) -> bool:
     return _uses(classifier, facts) and facts.settings.floors and facts.has_moments
 
 
-def _uses_real_images(classifier: Classifier, facts: PublicFacts) -> bool:
+def _uses_real_images(classifier: JudgeClassifier, facts: PublicFacts) -> bool:
     return _uses(classifier, facts) and facts.settings.ceiling
 
 
@@ -97,10 +97,10 @@ class _Training(NamedTuple):
 
     family: str
     reads: Reads
-    compute: Callable[..., Outcome]
-    applies: Callable[[Classifier, PublicFacts], bool]
+    compute: Callable[..., MetricResult]
+    applies: Callable[[JudgeClassifier, PublicFacts], bool]
 
-    def metric(self, classifier: Classifier, title: str, meaning: str) -> Metric:
+    def metric(self, classifier: JudgeClassifier, title: str, meaning: str) -> Metric:
         """The metric of one classifier."""
         return Metric(
             name=f"{self.family}{classifier.suffix}",

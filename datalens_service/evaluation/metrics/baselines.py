@@ -20,7 +20,7 @@ from datalens_service.data.dataset import Images, Labels, Schema, Split
 from datalens_service.evaluation.metrics.context import Context
 from datalens_service.evaluation.metrics.discriminant import Floats, shrink
 from datalens_service.evaluation.metrics.metric import Metric
-from datalens_service.evaluation.metrics.outcome import Outcome, PublicFacts, Score
+from datalens_service.evaluation.metrics.outcome import MetricResult, PublicFacts, Score
 from datalens_service.privacy.accounting import mu_for_epsilon
 from datalens_service.privacy.randomness import TrainingRandomness
 
@@ -116,7 +116,7 @@ def _unit_vectors(split: Split, side: int) -> Iterator[tuple[Floats, Labels]]:
         yield vectors, split.labels[start : start + at_once]
 
 
-def _compute(context: Context) -> Outcome:
+def _compute(context: Context) -> MetricResult:
     """Classify by the nearest noisy class average; every seed draws its own noise."""
     train, tested, schema = context.training_images, context.test_images, context.schema
     budget = {"epsilon": context.epsilon, "delta": context.delta}
@@ -131,14 +131,14 @@ def _compute(context: Context) -> Outcome:
         f"Gaussian release of {named} (zero-out), for comparison: neither released nor charged; "
         f"tested on {tested.name}"
     )
-    return Outcome.from_scores(scores, protocol)
+    return MetricResult.from_scores(scores, protocol)
 
 
-def _name_majority(context: Context) -> Outcome:
+def _name_majority(context: Context) -> MetricResult:
     tested = context.test_images
     labels = tested.split.labels
     named = np.full_like(labels, np.bincount(labels).argmax())
-    return Outcome.from_scores([Score.from_labels(named, labels)], f"the most frequent class of {tested.name}")
+    return MetricResult.from_scores([Score.from_labels(named, labels)], f"the most frequent class of {tested.name}")
 
 
 def _applies(facts: PublicFacts) -> bool:

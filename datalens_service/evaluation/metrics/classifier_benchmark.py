@@ -6,9 +6,9 @@ from typing import Final
 
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.evaluation.metrics import downstream
-from datalens_service.evaluation.metrics.classifiers import LINEAR, STANDARD, Classifier
+from datalens_service.evaluation.metrics.classifiers import LINEAR, STANDARD, JudgeClassifier
 from datalens_service.evaluation.metrics.discriminant import label_by_features
-from datalens_service.evaluation.metrics.outcome import Outcome, Score
+from datalens_service.evaluation.metrics.outcome import MetricResult, Score
 from datalens_service.evaluation.metrics.reference import Reference
 from datalens_service.evaluation.settings import EvaluationSettings
 
@@ -20,7 +20,7 @@ STEPS_OF_A_TRAINING: Final = 20
 
 
 @dataclass
-class Progress:
+class StepCounter:
     """Counts steps, whose number depends on the settings only.
 
     Attributes:
@@ -59,19 +59,19 @@ class ClassifierBenchmark:
     reference: Reference
     schema: Schema
     settings: EvaluationSettings
-    classifier: Classifier
+    classifier: JudgeClassifier
     device: str
-    progress: Progress
+    progress: StepCounter
 
     def predictions(self, draw: Draw) -> list[Labels]:
         """Labels given to the test images, per seed, after training on `draw(seed)`."""
         return [self.label(*draw(seed), seed) for seed in range(self.settings.repetitions)]
 
-    def outcome(self, predictions: Sequence[Labels], training_set: str) -> Outcome:
+    def outcome(self, predictions: Sequence[Labels], training_set: str) -> MetricResult:
         """Accuracies, and what was done, for a reader who wants to do it again."""
         scores = [Score.from_labels(given, self.reference.split.labels) for given in predictions]
         learned = trained_by(self.classifier, self.settings, training_set)
-        return Outcome.from_scores(scores, f"{learned}; tested on {self.reference.name}")
+        return MetricResult.from_scores(scores, f"{learned}; tested on {self.reference.name}")
 
     def label(self, images: Images, labels: downstream.Targets, seed: int) -> Labels:
         """Labels given to the test images after training on `images`."""
@@ -94,7 +94,7 @@ class ClassifierBenchmark:
         return downstream.labelled(network, tested, self.device)
 
 
-def trained_by(classifier: Classifier, settings: EvaluationSettings, training_set: str) -> str:
+def trained_by(classifier: JudgeClassifier, settings: EvaluationSettings, training_set: str) -> str:
     """Describe the training of a classifier, with every number that a repetition needs."""
     if classifier is not STANDARD:
         return f"{classifier.description}, on {training_set}"

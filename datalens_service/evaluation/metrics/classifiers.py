@@ -23,7 +23,7 @@ WIDTHS: Final = (32, 64, 128)
 _GROUPS: Final = 8
 
 
-class Classifier(NamedTuple):
+class JudgeClassifier(NamedTuple):
     """One of the two, as reports name it.
 
     Attributes:
@@ -80,14 +80,14 @@ def averaged(images: torch.Tensor) -> torch.Tensor:
     return images if images.shape[2:] == (height, width) else adaptive_avg_pool2d(images, (height, width))
 
 
-STANDARD: Final = Classifier(
+STANDARD: Final = JudgeClassifier(
     "standard CNN",
     "",
     "the standard CNN, judge 2 (sides above 32 pixels averaged down to 32; convolutions 3×3 with 32, 64 and 128 "
     "channels, each with pool 2 and group normalisation, the last two with a residual convolution; greatest value of "
     "each channel, softmax; random shifts, classes equally often, AdamW 3e-3 with a cosine; last step)",
 )
-LINEAR: Final = Classifier(
+LINEAR: Final = JudgeClassifier(
     "linear model on imagenet-lite0",
     "_features",
     "a linear model on features of imagenet-lite0 (least squares with classes weighted alike, of at most 5,000 images)",

@@ -9,8 +9,8 @@ from typing import Any, Final, TypeVar
 
 from datalens_service.base.errors import PersonsInBothSplits
 from datalens_service.data.dataset import Dataset, Schema, Split, Upload
-from datalens_service.evaluation.metrics.classifier_benchmark import ClassifierBenchmark, Progress
-from datalens_service.evaluation.metrics.classifiers import Classifier
+from datalens_service.evaluation.metrics.classifier_benchmark import ClassifierBenchmark, StepCounter
+from datalens_service.evaluation.metrics.classifiers import JudgeClassifier
 from datalens_service.evaluation.metrics.outcome import OWNER_ONLY, PublicFacts, Reads, Standing
 from datalens_service.evaluation.metrics.reference import Reference, fidelity_reference, test_reference
 from datalens_service.evaluation.settings import EvaluationSettings
@@ -34,7 +34,7 @@ class UndeclaredRead(TypeError):
 
 
 @dataclass(frozen=True)
-class Subject:
+class EvaluatedModel:
     """The model that is measured, and everything that it is measured with.
 
     Attributes:
@@ -68,14 +68,14 @@ class Sources:
         shared: Results that several metrics use, by standing and key.
     """
 
-    subject: Subject
+    subject: EvaluatedModel
     settings: EvaluationSettings
     test: Reference | None
     reference: Reference | None
     shared: dict[tuple[Standing, Hashable], Any] = field(default_factory=dict)
 
     @classmethod
-    def from_job(cls, subject: Subject, settings: EvaluationSettings) -> Sources:
+    def from_job(cls, subject: EvaluatedModel, settings: EvaluationSettings) -> Sources:
         """Collect the images that the settings name, as far as they exist."""
         reference = fidelity_reference(subject.dataset, subject.holdout, settings) if settings.fidelity else None
         return cls(subject, settings, test_reference(subject.dataset), reference)
@@ -102,7 +102,7 @@ class Sources:
 class Context:
     """The images that one metric may look at."""
 
-    def __init__(self, sources: Sources, reads: Reads, progress: Progress) -> None:
+    def __init__(self, sources: Sources, reads: Reads, progress: StepCounter) -> None:
         self._sources = sources
         self._reads = reads
         self.progress = progress
@@ -146,7 +146,7 @@ class Context:
             raise UndeclaredRead("There is no moments generator; the metric must ask for it.")
         return generator
 
-    def benchmark(self, classifier: Classifier) -> ClassifierBenchmark:
+    def benchmark(self, classifier: JudgeClassifier) -> ClassifierBenchmark:
         """Trains a classifier and tests it on the test images."""
         return ClassifierBenchmark(self.test_images, self.schema, self.settings, classifier, self.device, self.progress)
 

@@ -19,7 +19,7 @@ from datalens_service.data.dataset import Images, Split
 from datalens_service.evaluation.metrics.classifier_benchmark import STEPS_OF_A_TRAINING
 from datalens_service.evaluation.metrics.context import Context
 from datalens_service.evaluation.metrics.metric import Better, Metric
-from datalens_service.evaluation.metrics.outcome import Basis, Outcome, PublicFacts, Reads
+from datalens_service.evaluation.metrics.outcome import Basis, MetricResult, PublicFacts, Reads
 from datalens_service.evaluation.metrics.reference import Halves, Reference, halves
 from datalens_service.evaluation.metrics.reference_checks import spoiled, why_unknown
 from datalens_service.evaluation.settings import PLUGINS, ExtractorKind
@@ -116,7 +116,7 @@ class Extractor(NamedTuple):
         return self.kind == "domain"
 
 
-class Comparison(NamedTuple):
+class ReferenceComparison(NamedTuple):
     """The figures, by name, of one set of images against the reference."""
 
     figures: dict[str, float]
@@ -127,9 +127,9 @@ class Comparisons(NamedTuple):
     """Three sets under one extractor, on one scale; `baseline` is the average real image of each class."""
 
     extractor: Extractor
-    synthetic: Comparison
-    baseline: Comparison
-    real: Comparison
+    synthetic: ReferenceComparison
+    baseline: ReferenceComparison
+    real: ReferenceComparison
 
 
 def compare(
@@ -170,7 +170,9 @@ def compare(
         path.unlink(missing_ok=True)
 
 
-def score_alone(synthetic: Images, *, inception_weights: Path | None, device: str) -> tuple[Extractor, Comparison]:
+def score_alone(
+    synthetic: Images, *, inception_weights: Path | None, device: str
+) -> tuple[Extractor, ReferenceComparison]:
     """Compute the inception score under ImageNet's own classes, which looks at synthetic images alone.
 
     Raises:
@@ -186,10 +188,10 @@ def score_alone(synthetic: Images, *, inception_weights: Path | None, device: st
     score = torch_fidelity.calculate_metrics(
         input1=_tensors(synthetic, extractor), isc=True, **_options(extractor, len(synthetic), device)
     )
-    return extractor, Comparison({_SCORE: float(score[_FIGURES[_SCORE].key])}, len(synthetic))
+    return extractor, ReferenceComparison({_SCORE: float(score[_FIGURES[_SCORE].key])}, len(synthetic))
 
 
-def _compute(context: Context, name: str, kind: ExtractorKind) -> Outcome:
+def _compute(context: Context, name: str, kind: ExtractorKind) -> MetricResult:
     comparisons = context.once(("fidelity", kind), lambda: _all_sets(context, kind))
     return against(name, comparisons, context.reference)
 
@@ -208,7 +210,7 @@ def _all_sets(context: Context, kind: ExtractorKind) -> Comparisons:
     )
 
 
-def _compute_score(context: Context) -> Outcome:
+def _compute_score(context: Context) -> MetricResult:
     """Compute the score for anybody: its value, number of images and presence must not depend on private images."""
     if context.reference_is_public:
         return _compute(context, _SCORE, "inception")
@@ -218,11 +220,11 @@ def _compute_score(context: Context) -> Outcome:
     )
 
 
-def against(name: str, comparisons: Comparisons, reference: Reference) -> Outcome:
+def against(name: str, comparisons: Comparisons, reference: Reference) -> MetricResult:
     """One figure of synthetic images, beside what it is for the baseline and for other real images."""
     alone = name == _SCORE and not comparisons.extractor.reads_reference
     basis = _basis(comparisons.extractor, comparisons.synthetic.images, None if alone else reference)
-    return Outcome(
+    return MetricResult(
         values=(_finite(comparisons.synthetic.figures[name]),),
         protocol=_protocol(name, basis, comparisons.extractor),
         baseline=_finite(comparisons.baseline.figures[name]),
@@ -231,10 +233,10 @@ def against(name: str, comparisons: Comparisons, reference: Reference) -> Outcom
     )
 
 
-def without_reference(extractor: Extractor, score: Comparison) -> Outcome:
+def without_reference(extractor: Extractor, score: ReferenceComparison) -> MetricResult:
     """Return the inception score of synthetic images, with nothing to compare it with."""
     basis = _basis(extractor, score.images, None)
-    return Outcome((_finite(score.figures[_SCORE]),), _protocol(_SCORE, basis, extractor), basis=basis)
+    return MetricResult((_finite(score.figures[_SCORE]),), _protocol(_SCORE, basis, extractor), basis=basis)
 
 
 def _extractor(
@@ -271,7 +273,7 @@ class _FeaturesOf:
         self._real = self._extract(images)
         self._real_statistics = self._summarize(self._real)
 
-    def compare(self, images: Images) -> Comparison:
+    def compare(self, images: Images) -> ReferenceComparison:
         """Compute all figures of as many images against the real ones."""
         from torch_fidelity import metric_isc, metric_kid, metric_prc
 
@@ -286,7 +288,7 @@ class _FeaturesOf:
         scales = {name: 100.0 if figure.unit == "percent" else 1.0 for name, figure in _FIGURES.items()}
         names = _names(self.extractor.kind)
         figures = {name: scales[name] * float(computed[_FIGURES[name].key]) for name in names}
-        return Comparison(figures, self._count)
+        return ReferenceComparison(figures, self._count)
 
     def distance(self, images: Images) -> float:
         """Compute the FID alone."""
@@ -316,7 +318,7 @@ class _FeaturesOf:
         return extracted
 
 
-def _check(real: _FeaturesOf, comparison: Comparison, parts: Halves) -> None:
+def _check(real: _FeaturesOf, comparison: ReferenceComparison, parts: Halves) -> None:
     """Refuse figures of an extractor that does not see what people see on this reference.
 
     Args:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from datalens_service.evaluation.metrics.context import Context
-from datalens_service.evaluation.metrics.outcome import Outcome, PublicFacts, Reads
+from datalens_service.evaluation.metrics.outcome import MetricResult, PublicFacts, Reads
 
 Better = Literal["higher", "lower"]
 
@@ -40,7 +40,7 @@ class Metric:
     unit: str
     better: Better
     reads: Reads
-    compute: Callable[[Context], Outcome] | None = None
+    compute: Callable[[Context], MetricResult] | None = None
     applies: Callable[[PublicFacts], bool] = _always
     steps: Callable[[PublicFacts], int] = _one
     group: str | None = None

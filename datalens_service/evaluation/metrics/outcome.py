@@ -68,7 +68,7 @@ class Basis(Frozen):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class MetricResult:
     """The result of a metric.
 
     Attributes:
@@ -86,7 +86,7 @@ class Outcome:
     balanced: tuple[float, ...] = ()
 
     @classmethod
-    def from_scores(cls, scores: Sequence[Score], protocol: str) -> Outcome:
+    def from_scores(cls, scores: Sequence[Score], protocol: str) -> MetricResult:
         """Accuracy of each seed."""
         accuracies, balanced = zip(*scores, strict=True)
         return cls(accuracies, protocol, balanced=balanced)

@@ -61,7 +61,7 @@ def play(
     """Ask for the sums of the warm start, then for gradients; the generator follows the discriminator now and then."""
     schema, gradients, start = records.schema, plan.releases[-1], None
     first = warm_steps = plan.steps - gradients.count
-    discriminator = Discriminator(parameters, gradients, schema, inputs)
+    discriminator = DiscriminatorDescent(parameters, gradients, schema, inputs)
     generator = _build_generator(schedule, schema, inputs)
     units = UnitRecords(records, inputs.options.device)
     if schedule.warm_start is not None:
@@ -127,7 +127,7 @@ def generated_loss(logits: Tensor, _image: Tensor, label: Tensor) -> Tensor:
     return -functional.logsigmoid(-logits_of_labels(logits, label)).sum()
 
 
-class Discriminator(Descent):
+class DiscriminatorDescent(Descent):
     """DP-SGD on a discriminator: the loss of records is private, that of generated images is added exactly."""
 
     loss = staticmethod(real_loss)

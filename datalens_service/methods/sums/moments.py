@@ -89,7 +89,7 @@ class Moments(SummedImages):
         return Outcome(Generator("gaussian", records.schema, {}, view.lift(fit.tensors(view.clip_norm))))
 
 
-class Measured(NamedTuple):
+class ClassMoments(NamedTuple):
     """The values that contributions use: public lengths, and the fit to the releases so far."""
 
     view: ImageVectors
@@ -97,13 +97,13 @@ class Measured(NamedTuple):
     residual_norm: float
 
 
-def class_vectors(rows: Rows, measured: Measured) -> GroupedVectors:
+def class_vectors(rows: Rows, measured: ClassMoments) -> GroupedVectors:
     """Contribution: images in the released subspace, by their class."""
     coordinates = measured.view.coordinates(rows.values, measured.fit.basis)
     return GroupedVectors(coordinates, rows.labels, rows.units)
 
 
-def class_residuals(rows: Rows, measured: Measured) -> GroupedVectors:
+def class_residuals(rows: Rows, measured: ClassMoments) -> GroupedVectors:
     """Contribution: differences between images and the released means of their classes."""
     coordinates = measured.view.coordinates(rows.values, measured.fit.basis)
     away = coordinates - measured.fit.means[rows.labels]
@@ -119,7 +119,7 @@ def fit_moments(
     fit, scale = GaussianFit(), parameters.residual_norm**2
     released = yield Ask(records, subspace, pooled_vectors, view)
     fit.estimate_subspace(released[0], means.dimensions)
-    measured = Measured(view, fit, parameters.residual_norm)
+    measured = ClassMoments(view, fit, parameters.residual_norm)
     fit.estimate_means((yield Ask(records, means, class_vectors, measured)))
     released = yield Ask(records, covariances, class_residuals, measured)
     fit.estimate_covariances(released * scale, covariances.noise_stddev / covariances.grid**2 * scale)

@@ -171,7 +171,7 @@ def plan_covariance_frequencies(schema: Schema, units: int) -> int:
     return int(np.clip(_COVARIANCE_FREQUENCIES_PER_EVIDENCE * evidence**_GROWTH, _FEWEST, _MOST))
 
 
-class Measured(NamedTuple):
+class PooledStatistics(NamedTuple):
     """The values that contributions use: public lengths, and the fit to the releases so far."""
 
     view: ImageVectors
@@ -181,13 +181,13 @@ class Measured(NamedTuple):
     """Coordinates whose covariance is released."""
 
 
-def class_offsets(rows: Rows, measured: Measured) -> GroupedVectors:
+def class_offsets(rows: Rows, measured: PooledStatistics) -> GroupedVectors:
     """Contribution: differences between images and the released center, by class."""
     away = measured.view.vectors(rows.values) - measured.fit.center
     return GroupedVectors(away / measured.residual_norm, rows.labels, rows.units)
 
 
-def pooled_residuals(rows: Rows, measured: Measured) -> GroupedVectors:
+def pooled_residuals(rows: Rows, measured: PooledStatistics) -> GroupedVectors:
     """Contribution: differences between images and the released means of their classes."""
     means = (measured.fit.center + measured.fit.offsets)[rows.labels]
     away = (measured.view.vectors(rows.values) - means)[:, measured.varying]
@@ -206,7 +206,7 @@ def fit_pooled_moments(
     fit = PooledGaussianFit(parameters.residual_norm)
     released = yield Ask(records, center, pooled_vectors, view)
     fit.estimate_center(released[0], center.noise_stddev / center.grid)
-    measured = Measured(view, fit, parameters.residual_norm, varying)
+    measured = PooledStatistics(view, fit, parameters.residual_norm, varying)
     released = yield Ask(records, offsets, class_offsets, measured)
     stddev = offsets.noise_stddev
     fit.estimate_offsets(released, stddev / offsets.count_weight, stddev / offsets.grid)

@@ -12,7 +12,7 @@ from datalens_service.methods.voting.teachers import Setting
 from datalens_service.models.teachers.base import TeacherBackend
 
 
-class Question(NamedTuple):
+class VoteQuestion(NamedTuple):
     """Released: synthetic images, and how teachers vote on them."""
 
     images: Tensor
@@ -32,7 +32,7 @@ def make_teachers(shards: Shards, setting: Setting) -> TeacherBackend:
     return setting.teacher.build(setting, shards)
 
 
-def train_teachers(teachers: TeacherBackend, batch: ShardBatch, question: Question) -> None:
+def train_teachers(teachers: TeacherBackend, batch: ShardBatch, question: VoteQuestion) -> None:
     """Take one optimiser step of every teacher; with class-pure shards on the images of its class."""
     images, labels = question.images.to(teachers.device), question.labels.to(teachers.device)
     if question.class_groups > 1:
@@ -41,7 +41,7 @@ def train_teachers(teachers: TeacherBackend, batch: ShardBatch, question: Questi
     teachers.train_step(batch.images, batch.labels, images, labels)
 
 
-def image_votes(teachers: TeacherBackend, question: Question) -> Iterator[Tensor | PartialGradients]:
+def image_votes(teachers: TeacherBackend, question: VoteQuestion) -> Iterator[Tensor | PartialGradients]:
     """Yield blocks of gradients (teachers, images, coordinates); with class-pure shards on the images of one class.
 
     Where scores are asked for, blocks are (teachers, images, 1).

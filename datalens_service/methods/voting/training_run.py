@@ -18,7 +18,7 @@ from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.mechanisms.private_shards import Dealing, Place, PrivateShards
 from datalens_service.methods.base import Plan
 from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
-from datalens_service.methods.voting.shard_teachers import Question, image_votes, make_teachers, train_teachers
+from datalens_service.methods.voting.shard_teachers import VoteQuestion, image_votes, make_teachers, train_teachers
 from datalens_service.methods.voting.teachers import Setting
 from datalens_service.methods.voting.voting_method import VotingMethod
 from datalens_service.models.generators.dct import dct_basis
@@ -78,7 +78,7 @@ class VotedStudent:
     def ask(self, images: torch.Tensor, labels: torch.Tensor, step: int, *, first: bool) -> Ask:
         """Ask teachers to learn from images, then to vote on them."""
         votes, basis = self._votes, self._vote_basis()
-        question = Question(images.cpu(), labels.cpu(), votes.classes_voted_apart, votes.reads_scores, basis)
+        question = VoteQuestion(images.cpu(), labels.cpu(), votes.classes_voted_apart, votes.reads_scores, basis)
         if times := self.parameters.teacher.steps_before_vote(first=first):
             self._shards.learn(train_teachers, question, times)
         with_coins = votes.model_copy(update={"seed": self._randomness.seed("signs", step)})

@@ -21,13 +21,13 @@ from datalens_service.models.encoders.lite0_network import (
     SCALE,
     SIDE,
     Enlarged,
+    InvertedResidual,
     Lite0Network,
-    Residual,
     SameConvolution,
     UnitLength,
 )
 from datalens_service.models.encoders.network import MIDDLE, OnnxNetwork, OpponentColours, ScatteringNetwork
-from datalens_service.models.encoders.wavelets import Scattering, margins
+from datalens_service.models.encoders.wavelets import ScatteringTransform, margins
 
 _OPSET, _IR_VERSION = 17, 8
 
@@ -155,7 +155,7 @@ def _same_convolution(graph: Graph, layer: SameConvolution, _schema: Schema) -> 
     graph.add("Conv", graph.last, *weights, auto_pad="SAME_UPPER", **strides)
 
 
-def _residual(graph: Graph, layer: Residual, schema: Schema) -> None:
+def _residual(graph: Graph, layer: InvertedResidual, schema: Schema) -> None:
     before = graph.last
     _sequential(graph, layer, schema)
     graph.add("Add", before, graph.last)
@@ -192,8 +192,8 @@ def _lite0(graph: Graph, layer: Lite0Network, schema: Schema) -> None:
     _layer(graph, layer.layers, schema)
 
 
-def _scattering(graph: Graph, layer: Scattering, schema: Schema) -> None:
-    """Write planes of one channel each, like `Scattering.forward`, at every, every second and fourth pixel."""
+def _scattering(graph: Graph, layer: ScatteringTransform, schema: Schema) -> None:
+    """Write planes of one channel each, like `ScatteringTransform.forward`, at every, every second and fourth pixel."""
     grids = [[-(-side // 2**scale) for side in (schema.height, schema.width)] for scale in range(3)]
 
     def planes(name: str, channels: int, scale: int) -> str:
@@ -239,7 +239,7 @@ _WRITERS: dict[type[nn.Module], Callable[[Graph, Any, Schema], None]] = {
     UnitLength: _unit_length,
     Enlarged: _enlarged,
     SameConvolution: _same_convolution,
-    Residual: _residual,
+    InvertedResidual: _residual,
     nn.ReLU6: _relu6,
     nn.AdaptiveAvgPool2d: _node("GlobalAveragePool"),
     OpponentColours: _opponent_colours,

@@ -52,7 +52,7 @@ class SameConvolution(nn.Conv2d):
         return max((-(-side // stride) - 1) * stride + window - side, 0)
 
 
-class Residual(nn.Sequential):
+class InvertedResidual(nn.Sequential):
     """Adds the result of its layers to their input."""
 
     def forward(self, maps: Tensor) -> Tensor:
@@ -119,7 +119,7 @@ def _block(maps: int, stage: _Stage, stride: int) -> nn.Sequential:
     layers: list[nn.Module] = [] if stage.widening == 1 else _rectified(SameConvolution(maps, wide, 1))
     layers += _rectified(SameConvolution(wide, wide, stage.window, stride=stride, groups=wide))
     layers.append(SameConvolution(wide, stage.maps, 1))
-    return (Residual if stride == 1 and maps == stage.maps else nn.Sequential)(*layers)
+    return (InvertedResidual if stride == 1 and maps == stage.maps else nn.Sequential)(*layers)
 
 
 def _rectified(convolution: SameConvolution) -> list[nn.Module]:

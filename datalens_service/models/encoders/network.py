@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from datalens_service.base.errors import InvalidInput
 from datalens_service.data.dataset import Images
 from datalens_service.data.intake.sandbox import encoder
-from datalens_service.models.encoders.wavelets import MAPS, Scattering
+from datalens_service.models.encoders.wavelets import MAPS, ScatteringTransform
 
 Floats = NDArray[np.float32]
 
@@ -46,14 +46,14 @@ MIDDLE: Final = 0.5
 
 
 class ScatteringNetwork(EncoderNetwork):
-    """Features of one image by `Scattering`."""
+    """Features of one image by `ScatteringTransform`."""
 
     images_at_once: ClassVar[int] = 256
 
     def __init__(self, channels: int, *, opponent: bool = False) -> None:
         super().__init__()
         self.colours = nn.Sequential(OpponentColours()) if opponent else nn.Sequential()
-        self.scattering = Scattering()
+        self.scattering = ScatteringTransform()
         self.normalise = nn.GroupNorm(_GROUPS, MAPS * channels, affine=False)
 
     def forward(self, images: Tensor) -> Tensor:

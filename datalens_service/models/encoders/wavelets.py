@@ -28,7 +28,7 @@ MAPS: Final = 1 + _SCALES * _ANGLES + _ANGLES**2
 """Maps of one channel: the average, the first order, and pairs of wavelets of growing scale."""
 
 
-class Scattering(nn.Module):
+class ScatteringTransform(nn.Module):
     """Averages of |x ⋆ ψ| and ||x ⋆ ψ| ⋆ ψ'|, on a grid four times as coarse as the image.
 
     Images are (n, channels, height, width) in [0, 1]; the result is (n, channels · 81, ⌈height/4⌉, ⌈width/4⌉).

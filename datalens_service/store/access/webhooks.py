@@ -26,7 +26,7 @@ from datalens_service.base.clock import to_second
 from datalens_service.base.errors import NotFound
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_clock, read_database_clock
-from datalens_service.store.paging import Page, list_page
+from datalens_service.store.paging import StoredPage, list_page
 from datalens_service.store.rows import copy_row, get_or_refuse
 from datalens_service.store.schema.service_tables import DeliveryRow, WebhookRow
 from datalens_service.store.schema.tables import JobRow
@@ -204,7 +204,7 @@ def redeliver(database: Database, webhook_id: str, delivery_id: str) -> Delivery
 
 def list_deliveries(
     database: Database, webhook_id: str, *, limit: int = 50, cursor: str | None = None
-) -> Page[Delivery]:
+) -> StoredPage[Delivery]:
     """Messages to a webhook, newest first."""
     query = select(DeliveryRow).where(DeliveryRow.webhook_id == webhook_id)
     with database.session() as session:

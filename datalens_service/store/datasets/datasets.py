@@ -43,7 +43,7 @@ from datalens_service.store.datasets.fingerprints import (
 from datalens_service.store.installation import installation_key
 from datalens_service.store.ledger import ledger
 from datalens_service.store.ledger.recovery import check_log_before_upload
-from datalens_service.store.paging import Page, list_page
+from datalens_service.store.paging import StoredPage, list_page
 from datalens_service.store.rows import copy_row
 from datalens_service.store.schema.tables import DEFAULT_TENANT, AccountRow, DatasetRow, JobRow, PrivacyAuditRow
 from datalens_service.store.unopened_uploads import absence
@@ -227,7 +227,7 @@ def read_names(database: Database, dataset_ids: Iterable[str]) -> dict[str, str]
 
 def list_datasets(
     database: Database, *, limit: int = 50, cursor: str | None = None, tenant_id: str | None = None
-) -> Page[StoredDataset]:
+) -> StoredPage[StoredDataset]:
     """Data sets of a tenant, or of all, newest first, deleted ones included."""
     query = select(DatasetRow)
     if tenant_id is not None:

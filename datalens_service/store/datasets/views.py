@@ -18,7 +18,7 @@ from datalens_service.base.errors import NotFound
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
 from datalens_service.store.datasets.validations import Validation
-from datalens_service.store.paging import Page, after, build_cursor, check_limit
+from datalens_service.store.paging import StoredPage, after, build_cursor, check_limit
 from datalens_service.store.schema.tables import ApiKeyRow, DatasetRow, IntakeRow
 
 _UNREGISTERED = (DatasetState.VALIDATING, DatasetState.REVIEW, DatasetState.INVALID)
@@ -69,7 +69,7 @@ def list_views(
     cursor: str | None = None,
     search: str | None = None,
     state: DatasetState | None = None,
-) -> Page[DatasetView]:
+) -> StoredPage[DatasetView]:
     """Uploads of a tenant, newest first.
 
     Deleted data sets are included, as their accounts stay. Deleted uploads that never became one are not.
@@ -97,7 +97,7 @@ def list_views(
         found = _read(session, [row.id for row in rows[:limit]])
     items = tuple(found[row.id] for row in rows[:limit])
     last = rows[limit - 1] if len(rows) > limit else None
-    return Page(items=items, next_cursor=None if last is None else build_cursor(last.created_at, last.id))
+    return StoredPage(items=items, next_cursor=None if last is None else build_cursor(last.created_at, last.id))
 
 
 def _newest(query: Select[str, datetime], most: int) -> Select[str, datetime]:

@@ -22,7 +22,7 @@ from datalens_service.store.jobs.idempotency import earlier_job, key_conflict, r
 from datalens_service.store.jobs.jobs import DEFAULT_MAX_ATTEMPTS, Job, JobState, lock_dataset, new_row
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger import ledger
-from datalens_service.store.paging import Page, list_page
+from datalens_service.store.paging import StoredPage, list_page
 from datalens_service.store.schema.tables import DatasetRow, JobRow, PrivacyAuditRow
 
 _PICTURE: Final = "picture"
@@ -101,7 +101,7 @@ def list_audits(
     cursor: str | None = None,
     dataset_id: str | None = None,
     attacked_job_id: str | None = None,
-) -> Page[StoredAudit]:
+) -> StoredPage[StoredAudit]:
     """Audits of a tenant, newest first, for the owner alone."""
     query = select(JobRow).where(JobRow.is_audit, JobRow.tenant_id == tenant_id)
     if dataset_id is not None:

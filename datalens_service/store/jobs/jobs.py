@@ -48,7 +48,7 @@ from datalens_service.store.jobs.idempotency import earlier_job, key_conflict, r
 from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.ledger import ledger, released_states
 from datalens_service.store.ledger.recovery import check_log, in_step_with_log
-from datalens_service.store.paging import Page, list_page
+from datalens_service.store.paging import StoredPage, list_page
 from datalens_service.store.rows import copy_row, get_or_refuse
 from datalens_service.store.schema.tables import DEFAULT_PRIORITY, AccountRow, DatasetRow, JobRow
 
@@ -154,7 +154,7 @@ def create(
     result: str,
     price: dict[str, Any],
     plan: Plan,
-    cost: int,
+    units: int,
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
     idempotency_key: str | None = None,
     queue: str | None = None,
@@ -164,7 +164,7 @@ def create(
     """Accept a job and reserve its budget, both or neither.
 
     Args:
-        cost: Ledger units of the whole plan; its slack is that of `plan`.
+        units: Ledger units of the whole plan; its slack is that of `plan`.
     """
     fingerprint = request_fingerprint(dataset_id, spec)
 
@@ -184,7 +184,7 @@ def create(
         row.priority, row.name = priority, name
         session.add(row)
         session.flush()
-        ledger.reserve(session, account, row, cost, plan.slack)
+        ledger.reserve(session, account, row, units, plan.slack)
         events.record(session, row, EventType.CREATED)
         return Job.from_row(row)
 
@@ -208,7 +208,9 @@ def get_plan(database: Database, job_id: str) -> Plan | None:
     return None if stored is None else Plan.model_validate(stored)
 
 
-def list_jobs(database: Database, which: JobFilter = _ALL, *, limit: int = 50, cursor: str | None = None) -> Page[Job]:
+def list_jobs(
+    database: Database, which: JobFilter = _ALL, *, limit: int = 50, cursor: str | None = None
+) -> StoredPage[Job]:
     """Jobs, newest first, without what they paid for figures elsewhere (`measurements.py`) and audits (`audits.py`)."""
     trained = select(JobRow).where(JobRow.measured_job_id.is_(None), ~JobRow.is_audit)
     with database.session() as session:

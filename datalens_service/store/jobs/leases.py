@@ -174,10 +174,10 @@ def finish(database: Database, lease: Lease, state: JobState, error: dict[str, A
         return Job.from_row(row)
 
 
-def release(database: Database, lease: Lease) -> Job:
+def give_back(database: Database, lease: Lease) -> Job:
     """Give the job back (f, i), for example when the worker is asked to shut down; not an attempt."""
     with locked(database, lease) as (session, row):
-        give_back(session, row)
+        give_back_locked(session, row)
         return Job.from_row(row)
 
 
@@ -191,8 +191,8 @@ def lose(database: Database, lease: Lease, memory: str = "") -> None:
         _requeue_or_end(session, row, EventType.LEASE_LOST, memory)
 
 
-def give_back(session: Session, row: JobRow) -> None:
-    """Give back the lease of a running job within a caller's transaction (locked), as `release` does."""
+def give_back_locked(session: Session, row: JobRow) -> None:
+    """Give back the lease of a running job within a caller's transaction (locked), as `give_back` does."""
     row.attempts = max(0, row.attempts - 1)
     _requeue_or_end(session, row, EventType.REQUEUED)
 

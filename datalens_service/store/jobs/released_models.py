@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from datalens_service.base.errors import NotFound
 from datalens_service.store.database import Database
-from datalens_service.store.paging import Page, list_page
+from datalens_service.store.paging import StoredPage, list_page
 from datalens_service.store.rows import copy_row
 from datalens_service.store.schema.service_tables import CLASSIFIER, GENERATOR, ReleasedModelRow
 from datalens_service.store.schema.tables import JobRow
@@ -105,7 +105,7 @@ def get(database: Database, model_id: str, kind: str = GENERATOR) -> StoredModel
 
 def list_models(
     database: Database, tenant_id: str, *, kind: str | None = None, limit: int = 50, cursor: str | None = None
-) -> Page[StoredModel]:
+) -> StoredPage[StoredModel]:
     """Models of a tenant, newest first."""
     query = select(ReleasedModelRow).where(ReleasedModelRow.tenant_id == tenant_id)
     if kind is not None:

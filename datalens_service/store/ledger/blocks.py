@@ -30,10 +30,10 @@ def charge_draw(session: Session, job_id: str, lease_token: int, step: int, labe
     if drawn >= block.draws:
         raise BudgetExceeded(f"All {block.draws:,} draws of the job are made; it has to end before this step.")
     # The first draw pays for all of them: sampled batches have no price of their own.
-    cost = Charge(0) if drawn else block.charge()
-    if cost.units > job.reserved_units or cost.slack > ledger.reserved_slack(session, job_id):
+    price = Charge(0) if drawn else block.charge()
+    if price.units > job.reserved_units or price.slack > ledger.reserved_slack(session, job_id):
         raise BudgetExceeded("The job's reservation does not cover its draws.")
-    return ledger.spend(session, account, job, step, label, cost)
+    return ledger.spend(session, account, job, step, label, price)
 
 
 def count_draws(session: Session, job_id: str, label: str) -> int:

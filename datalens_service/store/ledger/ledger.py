@@ -181,9 +181,9 @@ def charge(session: Session, job_id: str, lease_token: int, step: int, label: st
     return spend(session, account, job, step, label, Charge(units, slack))
 
 
-def spend(session: Session, account: AccountRow, job: JobRow, step: int, label: str, cost: Charge) -> Entry:
+def spend(session: Session, account: AccountRow, job: JobRow, step: int, label: str, price: Charge) -> Entry:
     """Turn what is set aside for a step into what is spent; both rows locked. What is held for slack stays as it is."""
-    units, slack = cost
+    units, slack = price
     job.reservation.reserved_units -= units
     job.reservation.charged_units += units
     account.reserved_units -= units

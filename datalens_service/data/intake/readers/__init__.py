@@ -9,7 +9,7 @@ from datalens_service.data.intake.readers import idx, image_folder, image_table,
 from datalens_service.data.intake.readers.base import Reader
 from datalens_service.data.intake.readers.image_entries import ARCHIVE_BESIDE, is_ignored, kind_in
 from datalens_service.data.intake.reading_choices import AS_IT_IS, ReadingChoices
-from datalens_service.data.intake.untrusted.entries import Entry
+from datalens_service.data.intake.untrusted.entries import FileEntry
 from datalens_service.data.intake.untrusted.file_kinds import START_BYTES, Use, find_kind, find_package
 from datalens_service.data.intake.untrusted.source import Source
 from datalens_service.data.intake.untrusted.validation_errors import BadFile, UnusableFiles
@@ -93,7 +93,7 @@ def _unknown_archive(source: Source) -> InvalidDataset:
     return UnusableFiles(bad or [BadFile(name=entry.filename, reason=unknown) for entry in entries], len(entries))
 
 
-def _why_not(source: Source, entry: Entry) -> str:
+def _why_not(source: Source, entry: FileEntry) -> str:
     """Describe a file, where that can be told; otherwise ""."""
     kind = kind_in(source, entry)
     if kind is None and entry.filename.casefold().endswith(_ARCHIVES):

@@ -22,7 +22,7 @@ from datalens_service.data.intake.readers.base import Reader, RecordIndex, Uploa
 from datalens_service.data.intake.readers.image_entries import is_ignored
 from datalens_service.data.intake.readers.labels import column_of_array
 from datalens_service.data.intake.reading_choices import ReadingChoices
-from datalens_service.data.intake.untrusted.entries import DAMAGED, Entry, refusing
+from datalens_service.data.intake.untrusted.entries import DAMAGED, FileEntry, refusing
 from datalens_service.data.intake.untrusted.images import DecodedImages
 from datalens_service.data.intake.untrusted.source import GZIP, Source, allowance
 from datalens_service.data.notices import NoticeCode
@@ -37,7 +37,7 @@ _MOST_FILES: Final = 8
 class _File(NamedTuple):
     """One IDX file of the archive."""
 
-    entry: Entry
+    entry: FileEntry
     axes: int
     is_test: bool
 
@@ -89,7 +89,7 @@ def _index(called: str, files: list[_File], source: Source, choices: ReadingChoi
     return RecordIndex(called, column_of_array(numbers), read)
 
 
-def _candidates(source: Source) -> list[Entry]:
+def _candidates(source: Source) -> list[FileEntry]:
     return [entry for entry in source.entries if not is_ignored(entry.filename)]
 
 
@@ -103,7 +103,7 @@ def _files(source: Source) -> list[_File]:
     return files
 
 
-def _start(source: Source, entry: Entry) -> bytes:
+def _start(source: Source, entry: FileEntry) -> bytes:
     """Read the magic number, without gzip; empty if it is damaged."""
     head = source.head(entry, _HEAD_BYTES)
     if not head.startswith(GZIP):

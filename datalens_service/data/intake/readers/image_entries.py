@@ -17,7 +17,7 @@ from datalens_service.base.errors import InvalidDataset
 from datalens_service.data.dataset import Images
 from datalens_service.data.intake.readers.base import ClassNames, ReadImages
 from datalens_service.data.intake.reading_choices import ReadingChoices
-from datalens_service.data.intake.untrusted.entries import Entry, check_names_differ
+from datalens_service.data.intake.untrusted.entries import FileEntry, check_names_differ
 from datalens_service.data.intake.untrusted.file_kinds import HEAD_BYTES, FileKind, Use, find_kind, is_image_name
 from datalens_service.data.intake.untrusted.images import DecodedImages, decode_all
 from datalens_service.data.intake.untrusted.source import Source
@@ -52,7 +52,7 @@ class ImageEntry(NamedTuple):
     """An image file and where it belongs."""
 
     parts: tuple[str, ...]
-    entry: Entry
+    entry: FileEntry
 
 
 def holds_images(source: Source) -> bool:
@@ -63,7 +63,7 @@ def holds_images(source: Source) -> bool:
     return any(source.decoder.reads(kind_in(source, entry)) for entry in named)
 
 
-def kind_in(source: Source, entry: Entry) -> FileKind | None:
+def kind_in(source: Source, entry: FileEntry) -> FileKind | None:
     """Find the kind of a file of an archive."""
     return find_kind(source.head(entry, HEAD_BYTES))
 
@@ -122,7 +122,7 @@ class BesideImages(InvalidDataset):
     """A table or an archive beside images: it may describe them, so it is never left out."""
 
 
-def check_entry(entry: Entry, source: Source) -> None:
+def check_entry(entry: FileEntry, source: Source) -> None:
     """Refuse a file of an archive that is no image, by its first bytes, or by its name if they do not tell.
 
     Raises:
@@ -157,8 +157,8 @@ def _check_name(name: str, kind: FileKind | None, title: str) -> None:
     raise InvalidDataset(f"Only {title} files are images here. Remove everything else.")
 
 
-def _usable(entries: Iterable[Entry], source: Source, *, skip: bool) -> list[Entry]:
-    errors, unreadable, usable = ValidationErrors(), ValidationErrors(), list[Entry]()
+def _usable(entries: Iterable[FileEntry], source: Source, *, skip: bool) -> list[FileEntry]:
+    errors, unreadable, usable = ValidationErrors(), ValidationErrors(), list[FileEntry]()
     for entry in entries:
         try:
             check_entry(entry, source)

@@ -21,7 +21,7 @@ from datalens_service.data.intake.identifying_names import is_date, looks_identi
 from datalens_service.data.intake.readers.columns import Columns, choose_columns, is_other_column, is_person_column
 from datalens_service.data.intake.readers.image_entries import is_metadata
 from datalens_service.data.intake.reading_choices import ReadingChoices
-from datalens_service.data.intake.untrusted.entries import Entry, normal, plain_name
+from datalens_service.data.intake.untrusted.entries import FileEntry, normal, plain_name
 from datalens_service.data.intake.untrusted.source import Source
 from datalens_service.data.intake.untrusted.validation_errors import BadFile, UnusableFiles
 from datalens_service.data.notices import NoticeCode, Notices
@@ -33,7 +33,7 @@ _BYTE_ORDER_MARKS: Final = {
 }  # fmt: skip
 
 
-class Row(NamedTuple):
+class MetadataRow(NamedTuple):
     """The row of a table about one file; `label` as text, None if the table has no labels."""
 
     place: str
@@ -55,12 +55,12 @@ class Metadata:
     names: tuple[str, ...]
     has_labels: bool = False
     group_name: str | None = None
-    rows: dict[str, Row] = field(default_factory=dict)
+    rows: dict[str, MetadataRow] = field(default_factory=dict)
     backslashed: list[str] = field(default_factory=list)
     unused: list[str] = field(default_factory=list)
     persons: list[str] = field(default_factory=list)
 
-    def find_row(self, name: str) -> Row | None:
+    def find_row(self, name: str) -> MetadataRow | None:
         """Return the row of a file."""
         return self.rows.get(name.casefold())
 
@@ -102,7 +102,7 @@ def note_metadata(metadata: Metadata | None, names: Iterable[str], notices: Noti
     notices.add(NoticeCode.UNUSED_COLUMNS, dict.fromkeys(metadata.unused))
 
 
-def _read_table(source: Source, entry: Entry, choices: ReadingChoices) -> tuple[Columns, list[tuple[int, Any]]]:
+def _read_table(source: Source, entry: FileEntry, choices: ReadingChoices) -> tuple[Columns, list[tuple[int, Any]]]:
     if entry.file_size > _LARGEST_BYTES:
         raise InvalidDataset(f"A table of metadata may be at most {_LARGEST_BYTES:,} bytes long.")
     text = _decoded(source.head(entry, entry.file_size), entry.filename, choices)
@@ -186,7 +186,7 @@ def _add_rows(metadata: Metadata, table: str, columns: Columns, records: Sequenc
         raise UnusableFiles(bad, len(records))
 
 
-def _row(place: str, folder: str, columns: Columns, record: Mapping[str, Any]) -> tuple[str, Row]:
+def _row(place: str, folder: str, columns: Columns, record: Mapping[str, Any]) -> tuple[str, MetadataRow]:
     name = _text(record.get(columns.file))
     if not name:
         raise InvalidDataset(f"The column {columns.file} is empty. Name the image, or remove the line.")
@@ -195,7 +195,7 @@ def _row(place: str, folder: str, columns: Columns, record: Mapping[str, Any]) -
     # Once a cell of a column of numbers is empty, pandas writes 1.0 for 1.
     group = group if group is None else re.sub(r"^(\d+)\.0+$", r"\1", group)
     path = normal(posixpath.normpath(posixpath.join(folder, plain_name(name))))
-    return path.casefold(), Row(place, label, group)
+    return path.casefold(), MetadataRow(place, label, group)
 
 
 def _cell(record: Mapping[str, Any], column: str | None) -> str | None:

@@ -44,7 +44,7 @@ from datalens_service.data.intake.readers.columns import GROUP, group_word, is_p
 from datalens_service.data.intake.readers.image_entries import is_ignored
 from datalens_service.data.intake.readers.labels import check_label_header, column_of_array
 from datalens_service.data.intake.reading_choices import ReadingChoices
-from datalens_service.data.intake.untrusted.entries import Archive, Entry, refusing
+from datalens_service.data.intake.untrusted.entries import Archive, FileEntry, refusing
 from datalens_service.data.intake.untrusted.images import DecodedImages
 from datalens_service.data.intake.untrusted.source import Source
 from datalens_service.data.notices import NoticeCode
@@ -74,8 +74,8 @@ class _Header(NamedTuple):
 class _Split(NamedTuple):
     """Arrays of one split."""
 
-    images: Entry
-    labels: Entry
+    images: FileEntry
+    labels: FileEntry
 
 
 _IMAGES: Final = ("images", "train_images", "x_train", "X_train", "x", "X", "data", "image")
@@ -138,7 +138,7 @@ def read_images_alone(source: Source) -> Images:
     return _read_images(source, archive, arrays[0], None)
 
 
-def _array_entries(entries: Sequence[Entry]) -> list[Entry]:
+def _array_entries(entries: Sequence[FileEntry]) -> list[FileEntry]:
     return [one for one in entries if one.filename.endswith(_SUFFIX) and not is_ignored(one.filename)]
 
 
@@ -148,7 +148,7 @@ def _opened(source: Source) -> Archive:
     return source.archive
 
 
-def _choose_splits(arrays: Mapping[str, Entry]) -> dict[str, _Split]:
+def _choose_splits(arrays: Mapping[str, FileEntry]) -> dict[str, _Split]:
     """Choose the arrays of the training and, if there is one, the test split, by the names of labels in a refusal."""
     images, labels = _only(arrays, _IMAGES), _only(arrays, _LABELS)
     if images is None or labels is None:
@@ -166,7 +166,7 @@ def _choose_splits(arrays: Mapping[str, Entry]) -> dict[str, _Split]:
     return splits
 
 
-def _only(arrays: Mapping[str, Entry], names: tuple[str, ...]) -> str | None:
+def _only(arrays: Mapping[str, FileEntry], names: tuple[str, ...]) -> str | None:
     found = [name for name in names if name in arrays]
     if len(found) > 1:
         raise InvalidDataset(f"The file holds {_listed(found)}, which mean the same: it must name arrays in one way.")
@@ -203,7 +203,7 @@ def _reading(source: Source, archive: Archive, split: _Split, choices: ReadingCh
 
 
 def _note_ignored(
-    source: Source, arrays: Mapping[str, Entry], splits: Mapping[str, _Split], groups: Sequence[str]
+    source: Source, arrays: Mapping[str, FileEntry], splits: Mapping[str, _Split], groups: Sequence[str]
 ) -> None:
     used = {entry.filename for split in splits.values() for entry in split}
     known = (_CLASS_NAMES, PREPARATION, UNIT, *groups)
@@ -215,7 +215,7 @@ def _note_ignored(
     source.notices.add(NoticeCode.IGNORED_FILES, files)
 
 
-def _header(archive: Archive, entry: Entry) -> _Header:
+def _header(archive: Archive, entry: FileEntry) -> _Header:
     """Read shape and type of an array, without its numbers.
 
     Only format version 1.0 is read: later versions exist for structured types and for headers of up to 4 GiB.
@@ -236,18 +236,18 @@ def _header(archive: Archive, entry: Entry) -> _Header:
     return _Header(shape, dtype)
 
 
-def _read_array(archive: Archive, entry: Entry) -> NDArray[Any]:
+def _read_array(archive: Archive, entry: FileEntry) -> NDArray[Any]:
     with refusing(_DAMAGED), archive.open(entry) as stream:
         return npy.read_array(stream, allow_pickle=False)
 
 
-def _read_images(source: Source, archive: Archive, entry: Entry, preparation: PrepareSettings | None) -> Images:
+def _read_images(source: Source, archive: Archive, entry: FileEntry, preparation: PrepareSettings | None) -> Images:
     return convert_pixels(
         _read_array(archive, entry), entry.filename.removesuffix(_SUFFIX), preparation, source.notices
     )
 
 
-def _group_arrays(arrays: Mapping[str, Entry], choices: ReadingChoices, split: str) -> list[str]:
+def _group_arrays(arrays: Mapping[str, FileEntry], choices: ReadingChoices, split: str) -> list[str]:
     """List the arrays of groups of a split: the declared one, else all with a usual name, in any case.
 
     The name of the split may precede it; for test images it must.
@@ -262,7 +262,7 @@ def _group_arrays(arrays: Mapping[str, Entry], choices: ReadingChoices, split: s
 
 
 def _read_groups(
-    archive: Archive, arrays: Mapping[str, Entry], present: Sequence[str], called: str, count: int
+    archive: Archive, arrays: Mapping[str, FileEntry], present: Sequence[str], called: str, count: int
 ) -> Groups:
     """Read groups of a split by their names, or by identities as `datalens prepare` writes them."""
     if not present:
@@ -278,7 +278,9 @@ def _read_groups(
     return Groups.from_names(map(str, values.tolist()), group_word(name))
 
 
-def _read_group_array(archive: Archive, arrays: Mapping[str, Entry], key: str, split: str, count: int) -> NDArray[Any]:
+def _read_group_array(
+    archive: Archive, arrays: Mapping[str, FileEntry], key: str, split: str, count: int
+) -> NDArray[Any]:
     header = _header(archive, arrays[key])
     if header.dtype.kind not in "uiU" or len(header.shape) != 1:
         raise InvalidDataset(f"{key} must be a one-dimensional array of integers or strings, one per {split} image.")
@@ -287,7 +289,7 @@ def _read_group_array(archive: Archive, arrays: Mapping[str, Entry], key: str, s
     return _read_array(archive, arrays[key])
 
 
-def _from_identities(archive: Archive, arrays: Mapping[str, Entry], found: Mapping[str, NDArray[Any]]) -> Groups:
+def _from_identities(archive: Archive, arrays: Mapping[str, FileEntry], found: Mapping[str, NDArray[Any]]) -> Groups:
     for name, lowest in ((UNIT_IDS, 0), (GROUP_IDS, NOBODY)):
         values = found.get(name)
         if values is not None and (values.dtype != np.int64 or values.min() < lowest):
@@ -297,14 +299,14 @@ def _from_identities(archive: Archive, arrays: Mapping[str, Entry], found: Mappi
     return Groups(word=word, unit_ids=found.get(UNIT_IDS, first), group_ids=found.get(GROUP_IDS, first))
 
 
-def _read_text(archive: Archive, entry: Entry) -> str:
+def _read_text(archive: Archive, entry: FileEntry) -> str:
     header = _header(archive, entry)
     if header.dtype.kind != "U" or header.shape != () or header.dtype.itemsize > 4 * _PREPARATION_CHARACTERS:
         raise InvalidDataset(_NOT_PREPARED)
     return str(_read_array(archive, entry))
 
 
-def _read_preparation(archive: Archive, arrays: Mapping[str, Entry]) -> PrepareSettings | None:
+def _read_preparation(archive: Archive, arrays: Mapping[str, FileEntry]) -> PrepareSettings | None:
     if PREPARATION not in arrays:
         return None
     try:
@@ -313,7 +315,7 @@ def _read_preparation(archive: Archive, arrays: Mapping[str, Entry]) -> PrepareS
         raise InvalidDataset(_NOT_PREPARED) from None
 
 
-def _names_in_file(archive: Archive, arrays: Mapping[str, Entry]) -> ClassNames | None:
+def _names_in_file(archive: Archive, arrays: Mapping[str, FileEntry]) -> ClassNames | None:
     if _CLASS_NAMES not in arrays:
         return None
     header = _header(archive, arrays[_CLASS_NAMES])

@@ -43,7 +43,7 @@ from datalens_service.data.intake.readers.columns import (
 from datalens_service.data.intake.readers.image_entries import TEST, TRAIN, UNUSED, is_ignored, split_named
 from datalens_service.data.intake.readers.labels import check_one_kind, column_of_values
 from datalens_service.data.intake.reading_choices import ReadingChoices
-from datalens_service.data.intake.untrusted.entries import Entry, refusing
+from datalens_service.data.intake.untrusted.entries import FileEntry, refusing
 from datalens_service.data.intake.untrusted.file_kinds import DICOM, HEAD_BYTES, is_dicom
 from datalens_service.data.intake.untrusted.images import DecodedImages, decode_all
 from datalens_service.data.intake.untrusted.source import Source, allowance
@@ -128,7 +128,7 @@ READER = Reader(
 )
 
 
-def _entries(source: Source) -> list[Entry]:
+def _entries(source: Source) -> list[FileEntry]:
     return [e for e in source.entries if e.filename.casefold().endswith(_SUFFIX) and not is_ignored(e.filename)]
 
 

@@ -30,7 +30,7 @@ from datalens_service.data.intake.readers.image_entries import (
 )
 from datalens_service.data.intake.readers.labels import column_of_texts, column_of_values
 from datalens_service.data.intake.reading_choices import ReadingChoices
-from datalens_service.data.intake.untrusted.entries import Entry, refusing
+from datalens_service.data.intake.untrusted.entries import FileEntry, refusing
 from datalens_service.data.intake.untrusted.file_kinds import is_image_name
 from datalens_service.data.intake.untrusted.source import Source
 from datalens_service.data.intake.untrusted.validation_errors import UnusableFiles, ValidationErrors
@@ -142,7 +142,7 @@ def _records(source: Source, choices: ReadingChoices) -> list[_Record]:
     return records
 
 
-def _is_image(source: Source, entry: Entry) -> bool:
+def _is_image(source: Source, entry: FileEntry) -> bool:
     """Tell whether a file of a record is an image, readable or not; captions and arrays are others."""
     if is_ignored(entry.filename) or _key(entry.filename)[1] in _LABEL_ENDINGS or _is_public(entry.filename):
         return False
@@ -150,7 +150,9 @@ def _is_image(source: Source, entry: Entry) -> bool:
     return is_image_name(entry.filename) or (kind is not None and kind.is_picture)
 
 
-def _record(source: Source, image: Entry, beside: Mapping[tuple[str, str], Entry], choices: ReadingChoices) -> _Record:
+def _record(
+    source: Source, image: FileEntry, beside: Mapping[tuple[str, str], FileEntry], choices: ReadingChoices
+) -> _Record:
     key, _ = _key(image.filename)
     file = ImageEntry(tuple(image.filename.split("/")), image)
     text, entry = beside.get((key, "cls")), beside.get((key, "json"))
@@ -167,7 +169,7 @@ def _record(source: Source, image: Entry, beside: Mapping[tuple[str, str], Entry
     return _Record(file, label, None if group is None else str(group), chosen or "group")
 
 
-def _text(source: Source, entry: Entry, most: int = _LABEL_BYTES, refusal: str = _UNREADABLE) -> str:
+def _text(source: Source, entry: FileEntry, most: int = _LABEL_BYTES, refusal: str = _UNREADABLE) -> str:
     if entry.file_size > most:
         raise InvalidDataset(refusal)
     with refusing(refusal):

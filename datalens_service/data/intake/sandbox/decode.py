@@ -12,7 +12,7 @@ import numpy as np
 from datalens_service.data import choose_decoder, choose_limits, read_source
 from datalens_service.data.dataset import Schema, Split, Upload
 from datalens_service.data.intake.reading_choices import ReadingChoices
-from datalens_service.data.intake.sandbox.exchange import Counts, FileRequest, Outcome, serve
+from datalens_service.data.intake.sandbox.exchange import Counts, FileRequest, ReadingOutcome, serve
 from datalens_service.data.intake.stored_dataset import save_dataset
 from datalens_service.data.intake.untrusted.images import PictureDecoder
 from datalens_service.data.intake.untrusted.source import open_source
@@ -35,7 +35,7 @@ def main() -> None:
     serve(request, partial(read_records, request, choose_decoder(request.choices)))
 
 
-def read_records(request: RecordsRequest, decoder: PictureDecoder) -> Outcome:
+def read_records(request: RecordsRequest, decoder: PictureDecoder) -> ReadingOutcome:
     """Read the upload and keep its records.
 
     Raises:
@@ -46,7 +46,7 @@ def read_records(request: RecordsRequest, decoder: PictureDecoder) -> Outcome:
         name, upload = read_source(source, choices)
         save_dataset(upload, request.folder / RECORDS)
         notices = source.notices.collected()
-    return Outcome(format=name, counts=count_records(upload, notices), notices=notices)
+    return ReadingOutcome(format=name, counts=count_records(upload, notices), notices=notices)
 
 
 def count_records(upload: Upload, notices: tuple[Notice, ...]) -> Counts:

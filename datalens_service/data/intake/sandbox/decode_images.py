@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from datalens_service.data.intake.readers.unlabelled import read_unlabelled
-from datalens_service.data.intake.sandbox.exchange import FileRequest, Outcome, serve
+from datalens_service.data.intake.sandbox.exchange import FileRequest, ReadingOutcome, serve
 from datalens_service.data.intake.untrusted.limits import DEFAULT_LIMITS
 
 IMAGES: Final = "images.npy"
@@ -27,7 +27,7 @@ def main() -> None:
     serve(request, partial(read_images, request))
 
 
-def read_images(request: ImagesRequest) -> Outcome:
+def read_images(request: ImagesRequest) -> ReadingOutcome:
     """Read the images and keep them.
 
     Raises:
@@ -35,7 +35,7 @@ def read_images(request: ImagesRequest) -> Outcome:
     """
     images, names = read_unlabelled(request.path, DEFAULT_LIMITS, request.most_images)
     np.save(request.folder / IMAGES, images)
-    return Outcome(names=names)
+    return ReadingOutcome(names=names)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datalens_service.base.errors import InvalidDataset
-from datalens_service.data.intake.sandbox.exchange import Outcome, Request, serve
+from datalens_service.data.intake.sandbox.exchange import ReadingOutcome, ReadingRequest, serve
 
 IMAGES: Final = "images"
 VECTORS: Final = "vectors"
@@ -65,7 +65,7 @@ _INPUT: Final = (
 )
 
 
-class EncodeRequest(Request):
+class EncodeRequest(ReadingRequest):
     """A request that is followed by so many bytes of the graph, then images (n, height, width, channels)."""
 
     graph_bytes: int
@@ -82,7 +82,7 @@ def main() -> None:
     serve(request, partial(encode, request, graph, sys.stdin.buffer.read()))
 
 
-def encode(request: EncodeRequest, graph: bytes, pixels: bytes) -> Outcome:
+def encode(request: EncodeRequest, graph: bytes, pixels: bytes) -> ReadingOutcome:
     """Encode the images, or write the graph that does.
 
     Raises:
@@ -93,10 +93,10 @@ def encode(request: EncodeRequest, graph: bytes, pixels: bytes) -> Outcome:
     wrapped = _without_details(lambda: wrap(graph, images.shape[3]))
     if not len(images):
         (request.folder / GRAPH_FILE).write_bytes(wrapped)
-        return Outcome()
+        return ReadingOutcome()
     session = _without_details(lambda: _session(wrapped))
     np.save(request.folder / FEATURES_FILE, _rows(session, images))
-    return Outcome()
+    return ReadingOutcome()
 
 
 def wrap(content: bytes, channels: int) -> bytes:

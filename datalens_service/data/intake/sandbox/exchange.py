@@ -25,7 +25,7 @@ OUTCOME: Final = "outcome.json"
 OUT_OF_MEMORY: Final = "Reading the file needs more memory than is allowed. Upload fewer or smaller images."
 
 
-class Request(Frozen):
+class ReadingRequest(Frozen):
     """Limits of a process, and the folder for its results."""
 
     folder: Path
@@ -33,7 +33,7 @@ class Request(Frozen):
     cpu_seconds: int
 
 
-class FileRequest(Request):
+class FileRequest(ReadingRequest):
     """A request to read a file."""
 
     path: Path
@@ -49,7 +49,7 @@ class Counts(Frozen):
     duplicates: int = Field(ge=0)
 
 
-class Outcome(Frozen):
+class ReadingOutcome(Frozen):
     """The outcome of reading. Private, but for `format`, `refusal` and `problem`, which is the type of the refusal."""
 
     format: str | None = None
@@ -63,7 +63,7 @@ class Outcome(Frozen):
     names: tuple[str, ...] = ()
 
 
-def serve(request: Request, read: Callable[[], Outcome]) -> None:
+def serve(request: ReadingRequest, read: Callable[[], ReadingOutcome]) -> None:
     """Confine this process, read, and leave the outcome in the folder."""
     # Pillow warns of what it is suspicious of; here, nobody shares the filter.
     warnings.simplefilter("error")
@@ -81,7 +81,7 @@ def serve(request: Request, read: Callable[[], Outcome]) -> None:
         sys.exit(os.EX_IOERR)
 
 
-def attempt(read: Callable[[], Outcome]) -> Outcome:
+def attempt(read: Callable[[], ReadingOutcome]) -> ReadingOutcome:
     """Read, and return the outcome, also if reading fails.
 
     Raises:
@@ -92,8 +92,8 @@ def attempt(read: Callable[[], Outcome]) -> Outcome:
     except UnusableFiles as error:
         problem = "persons-in-both-splits" if isinstance(error, PersonsInBothSplits) else "dataset-invalid"
         found = {"bad_files": error.bad_files, "bad_count": error.count, "checked": error.checked}
-        return Outcome(refusal=error.text, problem=problem, **found)
+        return ReadingOutcome(refusal=error.text, problem=problem, **found)
     except InvalidDataset as error:
-        return Outcome(refusal=error.text)
+        return ReadingOutcome(refusal=error.text)
     except MemoryError:
-        return Outcome(refusal=OUT_OF_MEMORY)
+        return ReadingOutcome(refusal=OUT_OF_MEMORY)

@@ -21,7 +21,7 @@ from datalens_service.data.intake.readers.base import check_class_names
 from datalens_service.data.intake.reading_choices import AS_IT_IS, ReadingChoices
 from datalens_service.data.intake.sandbox.decode import RECORDS, RecordsRequest
 from datalens_service.data.intake.sandbox.decode_images import IMAGES, ImagesRequest
-from datalens_service.data.intake.sandbox.exchange import OUT_OF_MEMORY, OUTCOME, Counts, Outcome, Request
+from datalens_service.data.intake.sandbox.exchange import OUT_OF_MEMORY, OUTCOME, Counts, ReadingOutcome, ReadingRequest
 from datalens_service.data.intake.stored_dataset import load_dataset
 from datalens_service.data.intake.untrusted.validation_errors import BadFile
 from datalens_service.data.notices import Notice
@@ -48,7 +48,7 @@ class Confinement:
 class Refused(InvalidDataset):
     """A refusal of an upload, with details for its owner beside the sentence."""
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: ReadingOutcome) -> None:
         super().__init__(outcome.refusal or BROKEN)
         self.bad_files: tuple[BadFile, ...] = outcome.bad_files
         self.bad_count = outcome.bad_count
@@ -128,7 +128,7 @@ def _check_schema(schema: Schema, choices: ReadingChoices) -> None:
         and (choices.allow_identifying_classes or not identifying_names(schema.class_names))
     )
     if not as_declared:
-        raise Refused(Outcome(refusal=BROKEN))
+        raise Refused(ReadingOutcome(refusal=BROKEN))
 
 
 def decode_images(path: Path, folder: Path, confinement: Confinement, most_images: int) -> tuple[Path, tuple[str, ...]]:
@@ -155,7 +155,7 @@ def decode_images(path: Path, folder: Path, confinement: Confinement, most_image
     return images, outcome.names
 
 
-def run_confined(request: Request, seconds: int, program: str, attachment: bytes) -> None:
+def run_confined(request: ReadingRequest, seconds: int, program: str, attachment: bytes) -> None:
     """Run another program of this room.
 
     Raises:
@@ -168,7 +168,11 @@ def run_confined(request: Request, seconds: int, program: str, attachment: bytes
 
 
 def _run(
-    request: Request, seconds: int, stopping: Callable[[], bool], program: str = _DATASET, attachment: bytes = b""
+    request: ReadingRequest,
+    seconds: int,
+    stopping: Callable[[], bool],
+    program: str = _DATASET,
+    attachment: bytes = b"",
 ) -> int:
     """Run the process and return its exit status; an attachment follows the line of its request."""
     with subprocess.Popen(  # noqa: S603 (our own interpreter, and one of the modules above)
@@ -188,7 +192,11 @@ def _run(
 
 
 def _waited(
-    process: subprocess.Popen[bytes], request: Request, seconds: int, stopping: Callable[[], bool], attachment: bytes
+    process: subprocess.Popen[bytes],
+    request: ReadingRequest,
+    seconds: int,
+    stopping: Callable[[], bool],
+    attachment: bytes,
 ) -> int:
     # If it died at once, its exit status says so.
     with suppress(BrokenPipeError), process.stdin or nullcontext() as pipe:
@@ -202,7 +210,7 @@ def _waited(
         except subprocess.TimeoutExpired:
             if stopping():
                 raise StoreUnavailable("The service stops; the upload is read when it has started again.") from None
-    raise Refused(Outcome(refusal=TOO_SLOW))
+    raise Refused(ReadingOutcome(refusal=TOO_SLOW))
 
 
 def _environment(folder: Path) -> dict[str, str]:
@@ -213,16 +221,16 @@ def _environment(folder: Path) -> dict[str, str]:
     return passed_on | single | fixed
 
 
-def _outcome(folder: Path, status: int) -> Outcome:
+def _outcome(folder: Path, status: int) -> ReadingOutcome:
     path = folder / OUTCOME
     if status == os.EX_IOERR:
         raise InsufficientStorage("The records could not be kept; free the disk of ⟦DATALENS_DATA_DIR⟧.")
     try:
         if path.is_symlink() or path.stat().st_size > _OUTCOME_BYTES:
-            raise Refused(Outcome(refusal=BROKEN))
-        return Outcome.model_validate_json(path.read_bytes())
+            raise Refused(ReadingOutcome(refusal=BROKEN))
+        return ReadingOutcome.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         # Killed for its processor time or memory, or by a fault in a parser.
-        raise Refused(Outcome(refusal=BROKEN if status >= 0 else OUT_OF_MEMORY)) from None
+        raise Refused(ReadingOutcome(refusal=BROKEN if status >= 0 else OUT_OF_MEMORY)) from None
     except ValidationError:
-        raise Refused(Outcome(refusal=BROKEN)) from None
+        raise Refused(ReadingOutcome(refusal=BROKEN)) from None

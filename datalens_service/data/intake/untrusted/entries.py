@@ -17,7 +17,7 @@ _NAME_BYTES: Final = 1024
 
 
 @dataclass(frozen=True)
-class Entry:
+class FileEntry:
     """A file of an archive or a folder.
 
     Attributes:
@@ -42,15 +42,15 @@ class Archive(ABC):
         backslashed: Names of entries that are stored with backslashes between folders.
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[FileEntry, ...]
     folders: tuple[str, ...]
     backslashed: tuple[str, ...]
 
     @abstractmethod
-    def open(self, entry: Entry) -> IO[bytes]:
+    def open(self, entry: FileEntry) -> IO[bytes]:
         """Open the stream of an entry. Give its method read a size."""
 
-    def head(self, entry: Entry, size: int) -> bytes:
+    def head(self, entry: FileEntry, size: int) -> bytes:
         """Read the first `size` bytes of an entry."""
         with refusing(DAMAGED), self.open(entry) as stream:
             return stream.read(size)

@@ -16,7 +16,7 @@ from datalens_service.base.errors import InvalidDataset
 from datalens_service.data.intake.untrusted.entries import (
     DAMAGED,
     Archive,
-    Entry,
+    FileEntry,
     check_names,
     normal,
     not_plain,
@@ -33,7 +33,7 @@ from datalens_service.data.notices import NoticeCode, Notices
 class Folder(Archive):
     """A folder in which every name was checked: its files, and those of the folders in it, by name."""
 
-    def open(self, entry: Entry) -> IO[bytes]:
+    def open(self, entry: FileEntry) -> IO[bytes]:
         path: Path = entry.place
         return path.open("rb")
 
@@ -44,14 +44,14 @@ def open_folder(path: Path, limits: Limits) -> Folder:
     Raises:
         InvalidDataset: It holds too many files, or links, or names that are no text.
     """
-    entries, folders = list[Entry](), list[str]()
+    entries, folders = list[FileEntry](), list[str]()
     for found in _walk(path):
         name = normal(Path(found.path).relative_to(path).as_posix())
         if found.is_dir(follow_symlinks=False):
             folders.append(name)
         elif found.is_file(follow_symlinks=False):
             size = found.stat(follow_symlinks=False).st_size
-            entries.append(Entry(name, size, size, Path(found.path)))
+            entries.append(FileEntry(name, size, size, Path(found.path)))
         else:
             raise not_plain(name)
         if len(entries) > limits.entries:
@@ -93,7 +93,7 @@ class Source:
     """True if gzip, bzip2 or xz was removed from the whole file."""
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[FileEntry, ...]:
         """Return the entries of the archive; none if it is not one."""
         return self.archive.entries if self.archive else ()
 
@@ -102,7 +102,7 @@ class Source:
         """Return the folders of the archive, as far as it has entries of them."""
         return self.archive.folders if self.archive else ()
 
-    def head(self, entry: Entry, size: int) -> bytes:
+    def head(self, entry: FileEntry, size: int) -> bytes:
         """Read the first `size` bytes of an entry."""
         if self.archive is None:
             raise InvalidDataset(DAMAGED)

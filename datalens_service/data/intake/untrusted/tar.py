@@ -15,7 +15,7 @@ from datalens_service.base.errors import InvalidDataset
 from datalens_service.data.intake.untrusted.entries import (
     DAMAGED,
     Archive,
-    Entry,
+    FileEntry,
     check_names,
     normal,
     not_plain,
@@ -39,10 +39,10 @@ class TarArchive(Archive):
 
     file: BinaryIO
 
-    def open(self, entry: Entry) -> IO[bytes]:
+    def open(self, entry: FileEntry) -> IO[bytes]:
         return io.BytesIO(self.head(entry, entry.file_size))
 
-    def head(self, entry: Entry, size: int) -> bytes:
+    def head(self, entry: FileEntry, size: int) -> bytes:
         self.file.seek(entry.place)
         return self.file.read(min(size, entry.file_size))
 
@@ -78,7 +78,7 @@ def open_tar(path: Path, limits: Limits, encoding: str | None = None) -> Iterato
         named = [(_name(member), member) for member in members]
         named = [(name, member) for name, member in named if name]
         check_names(f"{name}/" if member.isdir() else name for name, member in named)
-        files = tuple(Entry(name, one.size, one.size, one.offset_data) for name, one in named if not one.isdir())
+        files = tuple(FileEntry(name, one.size, one.size, one.offset_data) for name, one in named if not one.isdir())
         backslashed = tuple(name for name, one in named if "\\" in one.name)
         yield TarArchive(files, tuple(name for name, one in named if one.isdir()), backslashed, file)
 

@@ -16,7 +16,7 @@ from datalens_service.base.errors import InvalidDataset
 from datalens_service.data.intake.untrusted.entries import (
     DAMAGED,
     Archive,
-    Entry,
+    FileEntry,
     check_names,
     normal,
     not_plain,
@@ -55,7 +55,7 @@ class ZipArchive(Archive):
 
     file: zipfile.ZipFile
 
-    def open(self, entry: Entry) -> IO[bytes]:
+    def open(self, entry: FileEntry) -> IO[bytes]:
         """Open the stream of an entry. Give `read` a size: without one, zipfile unpacks more than was declared."""
         return self.file.open(entry.place)
 
@@ -92,7 +92,7 @@ def open_archive(path: Path, limits: Limits, encoding: str | None = None) -> Ite
         infos = file.infolist()
         _check_sizes(infos, size, limits)
         members = [
-            Entry(normal(plain_name(_stored_name(info, encoding))), info.file_size, info.compress_size, info)
+            FileEntry(normal(plain_name(_stored_name(info, encoding))), info.file_size, info.compress_size, info)
             for info in infos
         ]
         for member, info in zip(members, infos, strict=True):
