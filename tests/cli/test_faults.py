@@ -51,6 +51,7 @@ PLACES: dict[tuple[str, str], tuple[str, ...]] = {
     ("keys revoke", "--data-dir"): ("keys", "revoke", "key_1", "--yes", "--data-dir", "@"),
     ("tenants create", "--data-dir"): ("tenants", "create", "x", "--data-dir", "@"),
     ("tenants list", "--data-dir"): ("tenants", "list", "--data-dir", "@"),
+    ("tenants quotas", "--data-dir"): ("tenants", "quotas", "tn_x", "--data-dir", "@"),
     # Not declared as paths, because each may be something else as well.
     ("predict", "model"): ("predict", "@.safetensors", "records.npz"),
     ("individual-epsilon", "job"): ("individual-epsilon", "@.safetensors", "images/a/1.png", "--label", "0"),
