@@ -58,7 +58,7 @@ class Result:
         plan: The planned charges; of a plan with branches, the path that was followed.
         cost: The price of all that was planned at the spec's δ.
         rationale: The looks of the images, the branch that was taken, and whether the budget ended before the plan.
-        steps_made: Releases made; fewer than planned after such a crash.
+        steps_made: Releases made; fewer than planned where a crash lost charged draws and the budget ended early.
         initial_generator: The warm start before any vote, also released; None without one.
         extras: Files and figures that are released beside the model.
         public_inputs: Inputs of the model beside private records.

@@ -201,7 +201,7 @@ def get_dataset_preview(dataset_id: ObjectId, services: ServicesDep) -> Response
     responses={**ok(200, "The receipt."), **problems("state-conflict")},
 )
 def delete_dataset(dataset_id: ObjectId, services: ServicesDep) -> DeletionReceipt:
-    """Records, partition key and the owner's reports go; account and releases stay, as what was spent stays spent."""
+    """Records, partition key and the owner's reports go; account, fingerprints of the images and releases stay."""
     removed = ingestion.remove(services.database, services.artifacts, services.settings, dataset_id)
     if removed.contents is None:
         return DeletionReceipt.from_view(removed, None)

@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from datalens_service.adapters.startup import check_disks, list_disks
+from datalens_service.adapters.startup import check_all_disks, list_disks
 from datalens_service.base import logs
 from datalens_service.base.errors import DatalensError
 from datalens_service.base.settings import Settings
@@ -37,7 +37,7 @@ class Surroundings:
     def __init__(self, settings: Settings, checks: Mapping[str, Callable[[], None]], stopping: threading.Event) -> None:
         self.faults: Mapping[str, str] = MappingProxyType({})
         self._settings = settings
-        self._checks: dict[str, Callable[[], None]] = {DISK: partial(check_disks, settings), **checks}
+        self._checks: dict[str, Callable[[], None]] = {DISK: partial(check_all_disks, settings), **checks}
         self._stopping = stopping
         self._turn = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="surroundings", daemon=True)

@@ -1,6 +1,7 @@
 """Opening the store as the settings say: with an audit, or in a job process beside one that was audited."""
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -68,21 +69,40 @@ def check_disks(settings: Settings) -> None:
         InsufficientStorage: The disk of data_dir, of the ledger log or of an SQLite database is full.
         StoreUnavailable: One of them cannot be written.
     """
-    names = {"data": "⟦DATALENS_DATA_DIR⟧", "ledger_log": "the ledger log", "database": "the database"}
-    for name, folder in list_disks(settings).items():
-        check_writable(folder, names.get(name) or f"{name.removeprefix('data/')} in ⟦DATALENS_DATA_DIR⟧")
+    _check(_list_main_disks(settings))
+
+
+def check_all_disks(settings: Settings) -> None:
+    """Check these disks and those that are mounted below data_dir, which not every job and upload needs.
+
+    Raises:
+        InsufficientStorage: One of them is full.
+        StoreUnavailable: One of them cannot be written.
+    """
+    _check(list_disks(settings))
 
 
 def list_disks(settings: Settings) -> dict[str, Path]:
-    """A folder on each disk that holds charges, records, artifacts or an SQLite database."""
-    disks = {"data": settings.data_dir, "ledger_log": settings.ledger_log_path.parent}
-    url = make_url(settings.url)
-    if url.get_backend_name() == "sqlite" and url.database:
-        disks["database"] = Path(url.database).parent
+    """A folder on each disk that the service writes to, those mounted below data_dir among them."""
+    disks = _list_main_disks(settings)
     with suppress(OSError):
         own = settings.data_dir.resolve()
         disks |= {f"data/{path.relative_to(own)}": path for path in list_mounts(own)}
     return disks
+
+
+def _list_main_disks(settings: Settings) -> dict[str, Path]:
+    disks = {"data": settings.data_dir, "ledger_log": settings.ledger_log_path.parent}
+    url = make_url(settings.url)
+    if url.get_backend_name() == "sqlite" and url.database:
+        disks["database"] = Path(url.database).parent
+    return disks
+
+
+def _check(disks: Mapping[str, Path]) -> None:
+    names = {"data": "⟦DATALENS_DATA_DIR⟧", "ledger_log": "the ledger log", "database": "the database"}
+    for name, folder in disks.items():
+        check_writable(folder, names.get(name) or f"{name.removeprefix('data/')} in ⟦DATALENS_DATA_DIR⟧")
 
 
 def warn_of_unknown_variables() -> None:

@@ -1,4 +1,4 @@
-"""Ends a job process, and writes what a failed job says about itself: the problem on its row, safe to show."""
+"""Exit codes of job processes, and the problem that a failed job shows, which is safe to show to anybody."""
 
 from enum import IntEnum
 from pathlib import Path

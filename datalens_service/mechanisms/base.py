@@ -191,8 +191,7 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
         """Charge, sum, draw, store and hand out; or hand out again what is already stored under `step`.
 
         Guarantee: the release costs `cost(relation)` units of μ², for every value the contributions may take. All
-            releases
-        of a block together cost `block().charge(relation)`.
+            releases of a block together cost `block().charge(relation)`.
 
         Args:
             contributions: Reads private records; called only if the step has to be computed. Where batches are drawn it

@@ -154,8 +154,8 @@ RETENTION: Final = (
 )
 
 LIFETIME: Final = (
-    "All jobs on these records, deleted ones included, as if they were one release. Losses are rounded up, what "
-    "remains is rounded down."
+    "All jobs on these records, also those of deleted data sets, as if they were one release. Losses are rounded up, "
+    "what remains is rounded down."
 )
 
 NO_ACCOUNT: Final = "No account was kept of this run."

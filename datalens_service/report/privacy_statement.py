@@ -78,7 +78,7 @@ class Guarantee(Frozen):
 
 
 class Lifetime(Frozen):
-    """The data set's account over all its jobs, deleted ones included, as ε at the account's δ. For the owner."""
+    """The account over all jobs, also those of deleted data sets, as ε at the account's δ. For the owner."""
 
     limit: Stated
     spent: Stated = Field(description="Rounded up.")

@@ -1,5 +1,7 @@
 """Leases of jobs: claim, renew, report, finish, give back, and what happens to the jobs of lost workers.
 
+Letters in parentheses are the transitions that `jobs.py` draws.
+
 A lease carries a token that grows with every claim. Whatever a worker writes names its token, so a worker that
 was stopped, declared lost and woken again is refused (`StaleLease`) however late it comes. A clock decides only when
 a silent worker may be replaced, never who may write, and it is the database's: clocks of workers take no part.
@@ -271,7 +273,7 @@ def _ran_out(row: JobRow, now: datetime) -> bool:
 
 
 def _requeue_or_end(session: Session, row: JobRow, why: EventType, memory: str = "") -> None:
-    """The running job (locked) has no worker any more."""
+    """Send a running job (locked) that lost its worker back to the queue, or end it."""
     if row.cancel_requested:
         end(session, row, JobState.CANCELLED, None)
     elif row.attempts >= row.max_attempts or row.measured_job_id is not None:
