@@ -126,7 +126,7 @@ def all_texts() -> list[str]:
 def test_wording():
     for text in all_texts():
         # Asked and left to the reader; never claimed.
-        asked = re.sub(r"Is it anonymous\?|Whether this is anonymous is for you to decide|\"anonymity\":", "", text)
+        asked = re.sub(r"Is it anonymous\?|You decide whether this is anonymous|\"anonymity\":", "", text)
         assert not re.search(r"anonym", asked, re.IGNORECASE)
         assert not re.search(r"\beps\b|\bepsilon ?=", text, re.IGNORECASE)
         for match in re.finditer(r"ε = [\d.]+(.{0,40})", text):
