@@ -459,10 +459,11 @@ _WORTH_OF_OTHERS: Final = 200_000
 
 
 def _steps(name: str, kind: ExtractorKind, facts: PublicFacts) -> int:
-    """Return the steps of all figures of an extractor, by passes of the standard CNN: the first figure computes all."""
+    """Return the steps of all figures of an extractor, by trainings of the standard CNN: the first figure computes all."""
     if name != next(iter(_FIGURES)):
         return 0
-    return max(1, round(STEPS_OF_A_TRAINING * _WORTH.get(kind, _WORTH_OF_OTHERS) / facts.settings.synthetic_images))
+    trained = facts.settings.steps * facts.settings.batch_size
+    return max(1, round(STEPS_OF_A_TRAINING * _WORTH.get(kind, _WORTH_OF_OTHERS) / trained))
 
 
 # Two extractors are two scales: no metric is shared between them, so that no table can mix them.
