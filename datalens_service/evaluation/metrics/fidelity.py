@@ -459,7 +459,7 @@ _WORTH_OF_OTHERS: Final = 200_000
 
 
 def _steps(name: str, kind: ExtractorKind, facts: PublicFacts) -> int:
-    """Return the steps of all figures of an extractor, by trainings of the standard CNN: the first figure computes all."""
+    """Return the steps of all figures of an extractor, by trainings of the standard CNN: the first computes all."""
     if name != next(iter(_FIGURES)):
         return 0
     trained = facts.settings.steps * facts.settings.batch_size
