@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,7 +65,9 @@ def spoiled(disk: SmallDisk, kind: str) -> Iterator[None]:
         with disk.full():
             yield
         return
-    subprocess.run(["mount", "-o", "remount,ro", str(disk.folder)], check=True)
+    # The service writes a probe to each disk now and then; while one is open, the kernel says that it is busy.
+    while subprocess.run(["mount", "-o", "remount,ro", str(disk.folder)], check=False).returncode:
+        time.sleep(0.05)
     try:
         yield
     finally:
