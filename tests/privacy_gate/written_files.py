@@ -6,6 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from .alarm import Alarm
 
@@ -38,7 +39,9 @@ def written_files() -> Generator[list[Path]]:
     made: list[Path] = []
     _MADE.append(made)
     try:
-        yield made
+        # A module that is imported for the first time on this machine would be kept as bytecode.
+        with mock.patch.object(sys, "dont_write_bytecode", True):
+            yield made
     finally:
         _MADE.remove(made)
         made[:] = sorted({path for path in made if path.exists() and not path.is_relative_to("/dev/null")})
