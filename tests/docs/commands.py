@@ -40,7 +40,7 @@ NOT_RUN = {
     r"datalens serve --data-dir /srv/": "writes outside of the folder; served without the option on the same page",
     r"datalens (COMMAND --help|--install-completion)$": "stands for all commands; changes the reader's shell",
     r"datalens audits submit$": "names the command, which then asks for a data set or a job",
-    r"python -m datalens_service\.workers\.(run_job|process)\b": "what services and workers start; tests/workers and tests/contract",
+    r"python -m datalens_service\.workers\.(run_job|process)\b": "what workers start; tests/workers, tests/contract",
     r"celery (inspect|control)$": "named because it does not work",
 }
 """Commands that no test can type, and why. Their syntax and their options are checked."""
