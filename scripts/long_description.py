@@ -1,4 +1,4 @@
-"""What an index of packages shows of the README, where no file lies beside it; hatchling loads this when it builds.
+"""Rewrites the README for an index of packages, where no file lies beside it; hatchling loads this when it builds.
 
 Links to files of the repository and pictures become absolute where `Source` of `project.urls` in pyproject.toml says
 where the repository is published. Until then they become their text: a package has no link that leads nowhere.
@@ -31,7 +31,7 @@ def rewrite_links(text: str, source: str | None, revision: str) -> str:
     """Return a text in Markdown without relative targets.
 
     Args:
-        text: Of a page in the root of the repository.
+        text: A page that lies in the root of the repository.
         source: Address of the repository, as GitHub, GitLab and Gitea have it; None if it has none.
         revision: Tag or commit whose files are shown.
     """
