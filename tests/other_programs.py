@@ -30,7 +30,7 @@ _PACKAGES: Final = {
 _ELSEWHERE: Final = ("/usr/sbin", "/usr/lib/postgresql/*/bin")
 """Where Debian puts programs that are not on everybody's PATH."""
 
-_EVERYWHERE: Final = frozenset({"bash", "git", "mount", "umount", "setpriv", "sh", "sha256sum", "true"})
+_EVERYWHERE: Final = frozenset({"bash", "git", "mount", "umount", "setpriv", "sh", "sha256sum", "true", "unshare"})
 """What a test may start as it is: a plain system with git has it."""
 
 _found: set[str] = set()
