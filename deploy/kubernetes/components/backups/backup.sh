@@ -34,7 +34,7 @@ while IFS= read -r name; do
     cp -p "$name" "$unfinished/data/$name" || [ ! -e "$name" ]
 done <"$unfinished/files.txt"
 sync
-mv "$unfinished" "$BACKUP_TO/$(date -u +%Y-%m-%dT%H-%M-%SZ)"
+mv -T "$unfinished" "$BACKUP_TO/$(date -u +%Y-%m-%dT%H-%M-%SZ)"
 
 list_backups | sort -r | tail -n +"$((BACKUP_KEEP + 1))" | while IFS= read -r old; do
     rm -rf "${BACKUP_TO:?}/$old"
