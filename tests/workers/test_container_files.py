@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from datalens_service.base.settings import Settings
-from workers.process.supervise_job import GRACE_SECONDS
+from datalens_service.workers.process.supervise_job import GRACE_SECONDS
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "docker-compose.yml"
@@ -43,7 +43,7 @@ def test_compose_file_follows_the_specification() -> None:
 @pytest.mark.parametrize("name", ["worker", "worker-gpu"])
 def test_worker_commands_are_ones_that_celery_takes(services: dict[str, Any], name: str) -> None:
     program, application, module, *arguments = services[name]["command"]
-    assert (program, application, module) == ("celery", "-A", "workers.app")
+    assert (program, application, module) == ("celery", "-A", "datalens_service.workers.app")
     subcommand, *options = arguments
     assert subcommand == worker.name
     # Raises for an option that Celery does not know.

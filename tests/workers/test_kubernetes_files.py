@@ -15,13 +15,13 @@ import yaml
 from celery.bin.worker import worker
 from sqlalchemy import text
 
-from api.application import create_app
+from datalens_service.api.application import create_app
 from datalens_service.base.settings import Settings, secret_settings
 from datalens_service.store.database import Database
+from datalens_service.workers.process.health import ALIVE_SECONDS
+from datalens_service.workers.process.supervise_job import GRACE_SECONDS
 from other_programs import find_program
 from tests.store.books import claimed, new_dataset, new_job
-from workers.process.health import ALIVE_SECONDS
-from workers.process.supervise_job import GRACE_SECONDS
 
 Object = dict[str, Any]
 
@@ -300,7 +300,12 @@ def test_workers_serve_their_kind_of_device(pods: list[Pod]) -> None:
     for name, queue in QUEUES.items():
         [only] = found[name].containers
         program, application, module, subcommand, *options = only["command"]
-        assert (program, application, module, subcommand) == ("celery", "-A", "workers.app", worker.name)
+        assert (program, application, module, subcommand) == (
+            "celery",
+            "-A",
+            "datalens_service.workers.app",
+            worker.name,
+        )
         _, rest, _ = worker.make_parser(click.Context(worker)).parse_args(options)
         assert rest == []
         assert variables(only)["DATALENS_QUEUE"] == queue
