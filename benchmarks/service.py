@@ -132,7 +132,9 @@ def measure_service(folder: Path, clients: int, requests: int) -> dict[str, dict
 
 
 @contextmanager
-def serve(environment: dict[str, str], log: Path, app: str = "api.main:create_app") -> Generator[Server]:
+def serve(
+    environment: dict[str, str], log: Path, app: str = "datalens_service.api.main:create_app"
+) -> Generator[Server]:
     """Run an application, by default the API, in a process of its own, until the block is left."""
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))

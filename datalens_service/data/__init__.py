@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from datalens_service.data.dataset import Upload
     from datalens_service.data.intake.readers import READERS, recognised
     from datalens_service.data.intake.readers.base import ClassNames, Reader
+    from datalens_service.data.intake.reading import detect, read_source, read_upload, read_with_notices
     from datalens_service.data.intake.reading_choices import ReadingChoices
     from datalens_service.data.intake.untrusted.limits import DEFAULT_LIMITS, Limits
     from datalens_service.data.privacy_units import UnitDeclaration
-    from datalens_service.data.reading import detect, read_source, read_upload, read_with_notices
 
 __getattr__ = load_names(
     __name__,
@@ -25,7 +25,7 @@ __getattr__ = load_names(
         "intake.reading_choices": "ReadingChoices",
         "intake.untrusted.limits": "DEFAULT_LIMITS Limits",
         "privacy_units": "UnitDeclaration",
-        "reading": "detect read_source read_upload read_with_notices",
+        "intake.reading": "detect read_source read_upload read_with_notices",
     },
 )
 
