@@ -41,6 +41,7 @@ from datalens_service.store.jobs.jobs import JobState
 
 _SPEC = {"method": {"name": "moments"}, "epsilon": 0.1}
 _TIMEOUT_SECONDS = 120
+_API = "datalens_service.api.main:create_app"
 _COMMAND_RUNS = 3
 
 
