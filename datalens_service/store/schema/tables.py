@@ -274,7 +274,7 @@ class JobRow(Base):
     notes: Mapped[str] = mapped_column(Text, default="", server_default="")
     spec: Mapped[dict[str, Any]]
     format: Mapped[int] = mapped_column(default=JOB_FORMAT, server_default="1")
-    """Of spec and plan; a worker takes jobs of its own format and of earlier ones."""
+    """Format of spec and plan; a worker takes jobs of its own format and of earlier ones."""
     result: Mapped[str | None] = mapped_column(String(32))
     """Kind of the model that it makes; None for an audit."""
     price: Mapped[dict[str, Any]]
