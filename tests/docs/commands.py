@@ -24,7 +24,9 @@ SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 
 NOT_RUN = {
     r"docker ": "needs a Docker engine",
-    r"kubectl ": "needs a Kubernetes cluster",
+    r"kubectl ": "needs a Kubernetes cluster; tests/workers/test_kubernetes_files.py renders, and makes secrets",
+    r"sudo ": "changes the machine; tests/test_systemd_units.py has systemd read the units",
+    r"scripts/pin-images": "asks registries of images; tests/test_pinned_images.py",
     r"sbatch |srun |apptainer ": "needs a cluster with Slurm",
     r"torchrun ": "trains for hours on several GPUs or machines; tests/cli/test_ranks.py trains over ranks",
     r"pip install |uv pip compile |\.venv/bin/pre-commit install": "asks a package index, and changes the environment",
