@@ -27,6 +27,7 @@ from datalens_service.base.errors import (
 )
 from datalens_service.base.settings import Settings
 from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.data.export.content_credentials import ContentCredentials
 from datalens_service.data.intake.stored_dataset import load_dataset
 from datalens_service.evaluation.evaluate import NOTHING, PENDING, Evaluation
 from datalens_service.jobs.build_report import build_job_report, build_proof
@@ -139,7 +140,8 @@ def _make_model(task: _Task, job: Job, spec: TrainingSpec, device: str) -> None:
     stored, records, dataset = _open_records(task, job.dataset_id)
     checkpoints = Checkpoints(private.checkpoint, spec.digest())
     account = JobAccount(database, lease.job_id, lease.token)
-    previews = SamplePreviews(task.artifacts, lease)
+    credentials = ContentCredentials.from_settings(settings)
+    previews = SamplePreviews(task.artifacts, lease, credentials=credentials)
     plan = _release_plan(database, job, spec, dataset.schema)
     public = _public(database, spec.public_data, job)
     images = (
@@ -161,7 +163,7 @@ def _make_model(task: _Task, job: Job, spec: TrainingSpec, device: str) -> None:
         begin = partial(run, spec, dataset, account=account, plan=plan, observe=task.observe, previews=previews)
         result = _run(partial(begin, checkpoints=checkpoints, options=options, public=images), checkpoints)
     result = _named(result, public)
-    writer = _ReleaseWriter(task, result, spec.synthetic_images)
+    writer = _ReleaseWriter(task, result, spec.synthetic_images, credentials)
     writer.store(package, PENDING if spec.evaluation.enabled else NOTHING)
     leases.mark_released(database, lease, result.model.result)
     if spec.evaluation.enabled:
@@ -185,13 +187,16 @@ class _ReleaseWriter(NamedTuple):
     task: _Task
     result: Result
     num_images: int
+    credentials: ContentCredentials | None
 
     def store(self, write: Callable[..., None], evaluation: Evaluation) -> None:
         """Report and proof as the ledger stands now, and the files that `write` makes of them."""
         database, lease, folder = self.task.database, self.task.lease, self.task.private.path
         report = build_job_report(database, self.task.settings, lease.job_id, self.result, evaluation)
         proof, key, files = build_proof(database, lease.job_id, report), signing_key(database), self.result.extras.files
-        contents = ReleaseContents(folder, self.result.model, report, proof, key, self.num_images, files)
+        contents = ReleaseContents(
+            folder, self.result.model, report, proof, key, self.num_images, files, self.credentials
+        )
         write(self.task.artifacts, lease, contents, self.task.observe)
 
 

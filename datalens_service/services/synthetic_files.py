@@ -15,6 +15,7 @@ from typing import Final
 from datalens_service.base.errors import InvalidInput, NotFound
 from datalens_service.base.signatures import SigningKey
 from datalens_service.data.dataset import Schema
+from datalens_service.data.export.content_credentials import MANIFEST_SUFFIX, ContentCredentials, CredentialFiles
 from datalens_service.data.export.model_card import write_model_archive
 from datalens_service.data.export.pages import DrawnImages
 from datalens_service.data.export.release_archive import write_bundle
@@ -35,7 +36,7 @@ _KEPT_FILES: Final = 64
 _SECONDS: Final = 1800
 
 
-_PARTS: Final = (PACKED_IMAGES, GENERATOR, CARD)
+_PARTS: Final = (PACKED_IMAGES, GENERATOR, GENERATOR + MANIFEST_SUFFIX, CARD)
 _KEY_LENGTH: Final = 16
 
 
@@ -138,11 +139,15 @@ class SyntheticFiles:
 
     Args:
         data_dir: Made files go to its folder `cache`; the 64 newest are kept.
+        credentials: Signs images in the name of the operator; None if there is no certificate.
     """
 
-    def __init__(self, artifacts: ArtifactStore, key: SigningKey, data_dir: Path) -> None:
+    def __init__(
+        self, artifacts: ArtifactStore, key: SigningKey, data_dir: Path, credentials: ContentCredentials | None = None
+    ) -> None:
         self._artifacts = artifacts
         self._key = key
+        self.credentials: Final = credentials
         self._folder = data_dir.absolute() / "cache"
         self._places = Places()
 
@@ -177,9 +182,10 @@ class SyntheticFiles:
 
     def _kept_images(self, origin: str, request: ImageRequest, card_digest: str) -> SyntheticFile:
         source = request.seed if request.packed is None else "packed"
-        made_from = f"{source}{request.labels}{card_digest}"
+        files = None if self.credentials is None else self.credentials.files
+        made_from = f"{source}{request.labels}{card_digest}{_digest(files)}"
         named = hashlib.sha256(made_from.encode()).hexdigest()[:_KEY_LENGTH]
-        return self._kept(f"{origin}-{request.n}-{named}", request.format, lambda out: make_file(request, out))
+        return self._kept(f"{origin}-{request.n}-{named}", request.format, lambda out: make_file(request, out, files))
 
     def bundle(self, job: Job, schema: Schema, request: BundleRequest) -> SyntheticFile:
         """The same with everything a data set needs to be published, as a zip.
@@ -269,8 +275,13 @@ class SyntheticFiles:
             path.unlink(missing_ok=True)
 
 
-def make_file(request: ImageRequest, out: Path) -> None:
-    """Draw or take images in a process of its own.
+def _digest(files: CredentialFiles | None) -> str:
+    """Return what images that this certificate signs differ in from others."""
+    return "" if files is None else hashlib.sha256(files.certificate.read_bytes()).hexdigest()
+
+
+def make_file(request: ImageRequest, out: Path, signing: CredentialFiles | None = None) -> None:
+    """Draw or take images in a process of its own, which signs them with these files.
 
     Raises:
         WorkerUnavailable: It lacks something, was killed or took too long.
@@ -278,5 +289,6 @@ def make_file(request: ImageRequest, out: Path) -> None:
     """
     classes = ",".join(map(str, request.labels))
     drawn = (request.generator, request.card, request.n, classes, request.format, request.seed, out)
-    packed = () if request.packed is None else (request.packed,)
-    run_program("datalens_service.subprocesses.sampling", *drawn, *packed, seconds=_SECONDS)
+    run_program(
+        "datalens_service.subprocesses.sampling", *drawn, request.packed or "", *(signing or ("", "")), seconds=_SECONDS
+    )

@@ -3,9 +3,10 @@
 Both are post-processing: free, however often. Drawing may need torch, and many images take time, so the API
 does it in a process of its own:
 
-    python -m datalens_service.subprocesses.sampling GENERATOR CARD N CLASSES FORMAT SEED OUT [PACKED]
+    python -m datalens_service.subprocesses.sampling GENERATOR CARD N CLASSES FORMAT SEED OUT PACKED CERTIFICATE KEY
 
-CLASSES are the labels to draw in turn, separated by commas; all of them if it is empty.
+CLASSES are the labels to draw in turn, separated by commas; all of them if it is empty. PACKED is empty to draw, and
+CERTIFICATE and KEY, of the operator, are empty to sign nothing.
 """
 
 import json
@@ -19,6 +20,7 @@ import numpy as np
 from datalens_service.base.errors import InvalidInput
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS, Writer, WrittenImages
+from datalens_service.data.export.content_credentials import ContentCredentials, CredentialFiles
 from datalens_service.models.generators.generator import Generator
 from datalens_service.subprocesses.child_program import end_with, say_what_is_missing
 
@@ -34,6 +36,7 @@ def write_synthetic(
     seed: int,
     out_path: Path,
     classes: Sequence[int] = (),
+    credentials: ContentCredentials | None = None,
 ) -> None:
     """Draw images and write them; `classes` take turns, all of them if none is named.
 
@@ -47,10 +50,18 @@ def write_synthetic(
         wanted = np.resize(np.array(classes, dtype=np.int64), n) if classes else None
         images, labels = generator.sample(n, labels=wanted, seed=seed)
     soft = generator.soft_labels(n, labels=wanted, seed=seed)
-    writer.write(out_path, WrittenImages(images, labels, generator.schema, card, soft))
+    writer.write(out_path, WrittenImages(images, labels, generator.schema, card, soft, credentials))
 
 
-def write_prefix(packed_path: Path, schema: Schema, card: dict[str, Any], n: int, format: str, out_path: Path) -> None:
+def write_prefix(
+    packed_path: Path,
+    schema: Schema,
+    card: dict[str, Any],
+    n: int,
+    format: str,
+    out_path: Path,
+    credentials: ContentCredentials | None = None,
+) -> None:
     """Write the first images of an NPZ that a job has packed."""
     writer = _find_writer(format)
     with np.load(packed_path, allow_pickle=False) as packed:
@@ -60,7 +71,7 @@ def write_prefix(packed_path: Path, schema: Schema, card: dict[str, Any], n: int
     shape = (-1, schema.height, schema.width, schema.channels)
     classes = labels[:n].astype(np.int64).reshape(-1)
     soft = None if soft is None else soft[:n]
-    writer.write(out_path, WrittenImages(images[:n].reshape(shape), classes, schema, card, soft))
+    writer.write(out_path, WrittenImages(images[:n].reshape(shape), classes, schema, card, soft, credentials))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,13 +79,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return end_with(_write, arguments)
 
 
-def _write(generator: str, card: str, n: str, classes: str, format: str, seed: str, out: str, packed: str = "") -> None:
+def _write(
+    generator: str,
+    card: str,
+    n: str,
+    classes: str,
+    format: str,
+    seed: str,
+    out: str,
+    packed: str = "",
+    certificate: str = "",
+    key: str = "",
+) -> None:
     stated = json.loads(Path(card).read_text())
+    credentials = ContentCredentials(CredentialFiles(Path(certificate), Path(key))) if certificate else None
     if packed:
-        write_prefix(Path(packed), Generator.load(Path(generator)).schema, stated, int(n), format, Path(out))
+        schema = Generator.load(Path(generator)).schema
+        write_prefix(Path(packed), schema, stated, int(n), format, Path(out), credentials)
     else:
         labels = [int(label) for label in classes.split(",") if label]
-        write_synthetic(Path(generator), stated, int(n), format, int(seed), Path(out), labels)
+        write_synthetic(Path(generator), stated, int(n), format, int(seed), Path(out), labels, credentials)
 
 
 def _find_writer(format: str) -> Writer:

@@ -5,25 +5,33 @@ import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Images, Labels, Schema
 
+if TYPE_CHECKING:
+    from datalens_service.data.export.content_credentials import ContentCredentials
+
 SoftLabels = NDArray[np.float32]
 """(n, classes) probabilities of every class."""
 
 
 class WrittenImages(NamedTuple):
-    """The content of a file; all of it public."""
+    """The content of a file; all of it public.
+
+    Attributes:
+        credentials: Signs each PNG of synthetic images in the name of the operator; None if there is no certificate.
+    """
 
     images: Images
     labels: Labels
     schema: Schema
     card: dict[str, Any]
     soft_labels: SoftLabels | None = None
+    credentials: "ContentCredentials | None" = None
 
 
 class ArchivePlace(NamedTuple):
@@ -40,7 +48,8 @@ class Writer:
     Attributes:
         name: Key in `WRITERS`, and the value of `format` in the REST API: lower-case letters and digits.
         suffix: Ending of its files, without the dot.
-        write: Makes a file that states whether it is synthetic; equal input gives equal bytes. It is not atomic.
+        write: Makes a file that states whether it is synthetic; equal input gives equal bytes, but for
+            signatures of C2PA. It is not atomic.
         archived_as: Its place in a release archive; None: `data/synthetic.<suffix>`, with the media type of a download.
     """
 
