@@ -45,6 +45,7 @@ from api.rest import (
     health,
     jobs,
     plans,
+    released_images,
     releases,
     uploads,
     webhooks,
@@ -88,6 +89,7 @@ _KEYED: Final = (
     generators,
     classifiers,
     access,
+    released_images,
     webhooks,
 )
 """Operations that need a key, all of them."""

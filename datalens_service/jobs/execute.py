@@ -28,6 +28,7 @@ from datalens_service.base.errors import (
 from datalens_service.base.settings import Settings
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.data.export.content_credentials import ContentCredentials
+from datalens_service.data.export.pixel_hashes import PIXEL_HASHES, parse_hashes
 from datalens_service.data.intake.stored_dataset import load_dataset
 from datalens_service.evaluation.evaluate import NOTHING, PENDING, Evaluation
 from datalens_service.jobs.build_report import build_job_report, build_proof
@@ -50,7 +51,7 @@ from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.datasets.record_files import RecordStore
 from datalens_service.store.installation import signing_key
-from datalens_service.store.jobs import jobs, leases
+from datalens_service.store.jobs import jobs, leases, released_images
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.account import JobAccount
@@ -165,6 +166,7 @@ def _make_model(task: _Task, job: Job, spec: TrainingSpec, device: str) -> None:
     result = _named(result, public)
     writer = _ReleaseWriter(task, result, spec.synthetic_images, credentials)
     writer.store(package, PENDING if spec.evaluation.enabled else NOTHING)
+    writer.record_images()
     leases.mark_released(database, lease, result.model.result)
     if spec.evaluation.enabled:
         context = EvaluationContext(database, settings, lease, private.path, device)
@@ -198,6 +200,12 @@ class _ReleaseWriter(NamedTuple):
             folder, self.result.model, report, proof, key, self.num_images, files, self.credentials
         )
         write(self.task.artifacts, lease, contents, self.task.observe)
+
+    def record_images(self) -> None:
+        """Note the hashes of the synthetic images that were packed, by which they are found again."""
+        hashes = self.task.private.path / PIXEL_HASHES
+        if hashes.exists():
+            released_images.record(self.task.database, self.task.lease, parse_hashes(hashes.read_text()))
 
 
 def _run(begin: Callable[[], Result], checkpoints: Checkpoints) -> Result:

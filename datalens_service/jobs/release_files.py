@@ -23,6 +23,7 @@ from datalens_service.data.export.content_credentials import (
     is_model,
 )
 from datalens_service.data.export.model_card import model_card
+from datalens_service.data.export.pixel_hashes import PIXEL_HASHES, list_hashes
 from datalens_service.data.export.png import choose_encoder
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.released import ReleasedFile, ReleasedModel
@@ -85,7 +86,8 @@ def released_files(contents: ReleaseContents) -> list[JobFile]:
     if not isinstance(generator := contents.model, Generator):
         return [*model_files, *_carded(contents)]
     samples = JobFile(SAMPLES, "image/png", True, lambda _tell: sample_picture(generator, contents.credentials))
-    return [*model_files, _packed(contents, generator), samples]
+    hashes = [] if generator.verbatim else [_hashes(contents.folder)]
+    return [*model_files, _packed(contents, generator), samples, *hashes]
 
 
 def files_with_card(contents: ReleaseContents) -> list[JobFile]:
@@ -125,6 +127,19 @@ def _manifest(folder: Path, credentials: ContentCredentials, name: str) -> JobFi
 def _packed(contents: ReleaseContents, generator: Generator) -> JobFile:
     make = partial(_pack_images, contents, generator)
     return JobFile(PACKED_IMAGES, "application/octet-stream", True, make, _DRAWING_LENGTH)
+
+
+def _hashes(folder: Path) -> JobFile:
+    """The hashes of the packed images, which were drawn before."""
+
+    def make(_tell: Tell) -> Path:
+        with np.load(folder / PACKED_IMAGES, allow_pickle=False) as packed:
+            images = packed["train_images"]
+        path = folder / PIXEL_HASHES
+        path.write_text(list_hashes(images.reshape(*images.shape[:3], -1)))
+        return path
+
+    return JobFile(PIXEL_HASHES, "text/plain", True, make)
 
 
 def _pack_images(contents: ReleaseContents, generator: Generator, tell: Tell) -> Path:

@@ -14,8 +14,6 @@ from datalens_service.base.settings import Settings
 from datalens_service.data.export.content_credentials import read_credentials
 from datalens_service.store.jobs.jobs import JobState
 
-PNG = "image/png"
-
 
 @pytest.fixture
 def signer(tmp_path: Path) -> SignerFiles:
@@ -37,7 +35,7 @@ def job_id(client: TestClient, services: Services, dataset_id: str) -> str:
 
 
 def state(png: bytes) -> str | None:
-    found = read_credentials(png, PNG)
+    found = read_credentials(png)
     return None if found is None else found.state
 
 

@@ -20,11 +20,12 @@ from PIL import Image
 
 from datalens_service.base.errors import InvalidInput, WorkerUnavailable
 from datalens_service.base.settings import Settings
-from datalens_service.data.export.writer import TRAINED_ALGORITHMIC_MEDIA
 
 MANIFEST_SUFFIX: Final = ".c2pa"
 """Ending of the name of a file with the manifest of the file whose name stands before it."""
 MANIFEST_TYPE: Final = "application/c2pa"
+TRAINED_ALGORITHMIC_MEDIA: Final = "http://cv.iptc.org/newscodes/digitalsourcetype/trainedAlgorithmicMedia"
+"""IPTC Digital Source Type of media made by a trained model."""
 TRAINED_ALGORITHMIC_DATA: Final = "http://c2pa.org/digitalsourcetype/trainedAlgorithmicData"
 """C2PA's source type of what a trained algorithm made and is no media, as a model."""
 
@@ -44,7 +45,7 @@ class CredentialFiles(NamedTuple):
 
 
 class CredentialFinding(NamedTuple):
-    """What a manifest says, and whether it may be believed.
+    """The statement of a manifest, and whether it may be believed.
 
     Attributes:
         state: "trusted" if an authority that the reader named vouches for the certificate; "valid" if the file is as
@@ -75,7 +76,7 @@ class ContentCredentials:
         info = library.C2paSignerInfo(_algorithm(chain, key), chain, key, None)
         try:
             self._signer = library.Signer.from_info(info)
-            trial = read_credentials(self.mark_png(_draw_trial()), _PNG)
+            trial = read_credentials(self.mark_png(_draw_trial()))
         except library.C2paError as error:
             raise InvalidInput(f"{_UNUSABLE} {error}") from None
         if trial is None or trial.state == "invalid":
@@ -129,9 +130,9 @@ def is_model(name: str) -> bool:
 
 
 def read_credentials(
-    content: bytes, media_type: str = _ANY_BYTES, manifest: bytes | None = None, authority: str | None = None
+    content: bytes, manifest: bytes | None = None, authority: str | None = None
 ) -> CredentialFinding | None:
-    """Read the manifest of a file without asking anybody on the network; None if there is none.
+    """Read the manifest of a file without asking anybody on the network; None if there is none, or can be none.
 
     Args:
         manifest: A manifest beside the file, instead of one inside it.
@@ -143,9 +144,9 @@ def read_credentials(
     library = _library()
     trust = {} if authority is None else {"trust": {"trust_anchors": authority}}
     try:
-        reader = library.Reader(media_type, io.BytesIO(content), manifest, _context(trust))
+        reader = library.Reader(_ANY_BYTES, io.BytesIO(content), manifest, _context(trust))
         document = json.loads(reader.json())
-    except library.C2paError.ManifestNotFound:
+    except (library.C2paError.ManifestNotFound, library.C2paError.NotSupported):
         return None
     except library.C2paError as error:
         return CredentialFinding("invalid", "", False, (str(error),))

@@ -5,15 +5,13 @@ import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Images, Labels, Schema
-
-if TYPE_CHECKING:
-    from datalens_service.data.export.content_credentials import ContentCredentials
+from datalens_service.data.export.content_credentials import TRAINED_ALGORITHMIC_MEDIA, ContentCredentials
 
 SoftLabels = NDArray[np.float32]
 """(n, classes) probabilities of every class."""
@@ -31,7 +29,7 @@ class WrittenImages(NamedTuple):
     schema: Schema
     card: dict[str, Any]
     soft_labels: SoftLabels | None = None
-    credentials: "ContentCredentials | None" = None
+    credentials: ContentCredentials | None = None
 
 
 class ArchivePlace(NamedTuple):
@@ -76,9 +74,6 @@ def fixed_entry(name: str, compression: int) -> zipfile.ZipInfo:
     entry.create_system, entry.external_attr, entry.compress_type = _UNIX, _READABLE, compression
     return entry
 
-
-TRAINED_ALGORITHMIC_MEDIA: Final = "http://cv.iptc.org/newscodes/digitalsourcetype/trainedAlgorithmicMedia"
-"""IPTC Digital Source Type of media made by a trained model."""
 
 XMP: Final = (
     '<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>'

@@ -68,10 +68,10 @@ def test_an_authority_that_the_reader_names_makes_it_trusted(
     credentials: ContentCredentials, signer: SignerFiles, tmp_path: Path
 ) -> None:
     signed = encode_png(IMAGE, credentials)
-    own = read_credentials(signed, PNG, authority=signer.authority.read_text())
+    own = read_credentials(signed, authority=signer.authority.read_text())
     assert own is not None
     assert (own.state, own.signer, own.synthetic) == ("trusted", "Test Clinic, Signer", True)
-    other = read_credentials(signed, PNG, authority=issue_signer(tmp_path).authority.read_text())
+    other = read_credentials(signed, authority=issue_signer(tmp_path).authority.read_text())
     assert other is not None
     assert other.state == "valid"
 
@@ -81,7 +81,7 @@ def test_a_changed_pixel_breaks_it(credentials: ContentCredentials, offset: int)
     signed = bytearray(encode_png(IMAGE, credentials))
     pixels = signed.index(b"IDAT")
     signed[pixels + offset if offset > 0 else offset] ^= 1
-    found = read_credentials(bytes(signed), PNG)
+    found = read_credentials(bytes(signed))
     assert found is not None
     assert found.state == "invalid"
     assert any("mismatch" in reason for reason in found.reasons) or offset < 0
@@ -92,13 +92,13 @@ def test_the_manifest_of_another_image_is_invalid(credentials: ContentCredential
     start = first.index(b"caBX") - 4
     length = int.from_bytes(first[start : start + 4], "big") + 12
     moved = second[:33] + bytes(first[start : start + length]) + second[33:]
-    found = read_credentials(moved, PNG)
+    found = read_credentials(moved)
     assert found is not None
     assert found.state == "invalid"
 
 
 def test_an_image_without_a_manifest_has_none() -> None:
-    assert read_credentials(encode_png(IMAGE), PNG) is None
+    assert read_credentials(encode_png(IMAGE)) is None
 
 
 @pytest.mark.parametrize("suffix", [".onnx", ".safetensors"])
@@ -131,7 +131,7 @@ def test_every_png_of_every_format_is_signed(
     WRITERS[name].write(tmp_path / "out", release._replace(credentials=credentials))
     pictures = _pictures(tmp_path / "out", name)
     assert len(pictures) == len(release.images)
-    states = [found.state for picture in pictures if (found := read_credentials(picture, PNG)) is not None]
+    states = [found.state for picture in pictures if (found := read_credentials(picture)) is not None]
     assert states == ["valid"] * len(pictures)
 
 
@@ -141,7 +141,7 @@ def test_public_images_are_not_signed_as_made_by_a_model(
 ) -> None:
     public = {**release.card, "public_images": {"verbatim": True}}
     WRITERS[name].write(tmp_path / "out", release._replace(card=public, credentials=credentials))
-    assert [read_credentials(picture, PNG) for picture in _pictures(tmp_path / "out", name)] == [None] * 7
+    assert [read_credentials(picture) for picture in _pictures(tmp_path / "out", name)] == [None] * 7
 
 
 def _pictures(path: Path, name: str) -> list[bytes]:
@@ -166,7 +166,7 @@ def _pictures(path: Path, name: str) -> list[bytes]:
 )
 def test_other_kinds_of_keys_sign(key: ec.EllipticCurvePrivateKey, tmp_path: Path) -> None:
     files = issue_signer(tmp_path, key)
-    found = read_credentials(encode_png(IMAGE, ContentCredentials(CredentialFiles(files.certificate, files.key))), PNG)
+    found = read_credentials(encode_png(IMAGE, ContentCredentials(CredentialFiles(files.certificate, files.key))))
     assert found is not None
     assert found.state == "valid"
 
