@@ -4,10 +4,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from api.deps import Caller, ServicesDep
-from api.http.strictness import StrictRoute
-from api.openapi.document import ok, problems
-from api.schemas.releases import ImageOriginList, ImageOriginRead
+from datalens_service.api.deps import Caller, ServicesDep
+from datalens_service.api.http.strictness import StrictRoute
+from datalens_service.api.openapi.document import ok, problems
+from datalens_service.api.schemas.releases import ImageOriginList, ImageOriginRead
 from datalens_service.store.jobs import released_images
 
 router = APIRouter(prefix="/v1/released-images", route_class=StrictRoute, tags=["downloads"])

@@ -10,7 +10,7 @@ from api_builders import another_caller, npz, send_images, training, work_off
 from sqlalchemy import text
 from starlette.testclient import TestClient
 
-from api.deps import Services
+from datalens_service.api.deps import Services
 from datalens_service.data.export.pixel_hashes import PIXEL_HASHES, hash_pixels, parse_hashes
 from datalens_service.store.access import tenants
 from datalens_service.store.access.keys import KeyRequest

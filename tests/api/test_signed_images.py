@@ -8,8 +8,8 @@ import pytest
 from api_builders import sign_in, training, work_off
 from starlette.testclient import TestClient
 
-from api.deps import Services
 from certificates import SignerFiles, issue_signer
+from datalens_service.api.deps import Services
 from datalens_service.base.settings import Settings
 from datalens_service.data.export.content_credentials import read_credentials
 from datalens_service.store.jobs.jobs import JobState
