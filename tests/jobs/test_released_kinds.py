@@ -35,8 +35,11 @@ from datalens_service.training import run as train
 from deployments.deployment import MOMENTS, QUICK, Deployment, lamps
 from tests.models.toy_models import Brightness, MeanImage
 
-STATED = {"card.json", "privacy.json", "report-releasable.json", "report-releasable.html", "README.md"}
-PRIVATE = {"report.json", "report.html", "account-proof.json"}
+STATED = {"card.json", "privacy.json", "report-releasable.json", "report-releasable.html", "README.md"} | {
+    "evidence-releasable.html",
+    "registry.yaml",
+}
+PRIVATE = {"report.json", "report.html", "evidence.html", "account-proof.json"}
 
 
 @pytest.fixture
