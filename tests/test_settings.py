@@ -194,10 +194,14 @@ def test_mail_goes_to_a_mail_server() -> None:
         Settings(**{**MAIL, "smtp_url": "http://m"})
 
 
+FILES_OF_SIGNER = ("content_credentials_certificate_file", "content_credentials_key_file")
+"""Name files, which hold a certificate and a key."""
+
+
 def test_every_setting_that_may_hold_a_secret_is_marked_as_one() -> None:
     alike = {name for name in Settings.model_fields if re.search("url|secret|password|key|token|credential", name)}
     typed = {name for name, field in Settings.model_fields.items() if "SecretStr" in str(field.annotation)}
-    public = WITHOUT_PASSWORD | {"wrong_keys_per_minute"}
+    public = WITHOUT_PASSWORD | {"wrong_keys_per_minute", *FILES_OF_SIGNER}
     assert set(secret_settings()) == set(SECRETS) == (alike | typed) - public
 
 

@@ -1,4 +1,4 @@
-"""The evidence file: what documents ask of somebody who signs a release, and what the report of a job answers.
+"""The evidence file: questions that documents ask of a signer, and the answers of the report of a job.
 
 It is rendered from a view of the report alone, as its page is, so what the view leaves out cannot appear. It gives
 no verdict.
@@ -172,7 +172,7 @@ ANSWERS: Final[Mapping[str, Callable[[View], str]]] = {
     "F25": lambda view: str(view["privacy"]["retention"]),
     "F26": _contact,
 }
-"""What a report says under each of its fields, in one or two sentences."""
+"""Functions that put what a report says under each of its fields into a sentence or two."""
 
 
 def _read_template() -> Template:

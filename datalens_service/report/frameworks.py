@@ -1,4 +1,4 @@
-"""What documents on anonymity and differential privacy ask, and the fields of a report that answer.
+"""Questions of documents on anonymity and differential privacy, and the fields of a report that answer them.
 
 A row repeats a question in our words and names its place; nothing here decides whether an answer is enough. Facts about
 the documents are those of docs/legal.md, which a test compares with this table.
@@ -11,10 +11,10 @@ class Question(NamedTuple):
     """One thing that a document asks for.
 
     Attributes:
-        place: Where in the document.
+        place: The place in the document.
         asks: In our words.
         fields: Fields of the report that bear on it, as `index` of a report names them.
-        adds: What only its reader can add; empty if nothing is missing.
+        adds: Facts that only its reader can add; empty if nothing is missing.
     """
 
     place: str
