@@ -27,8 +27,11 @@ SECRETS = {
     "smtp_url": "smtps://u:canary@mail.example.org",
 }
 SENDER = {"public_url": "https://example.org", "mail_sender": "a@example.org", "mail_domains": "example.org"}
-WITHOUT_PASSWORD = {"artifact_url", "records_url", "records_key_file", "public_url", "oidc_issuer"}
-"""Settings that sound like secrets: URLs that may not hold a password, and the path of a key."""
+WITHOUT_PASSWORD = {"artifact_url", "records_url", "records_key_file", "public_url", "oidc_issuer"} | {
+    "content_credentials_certificate_file",
+    "content_credentials_key_file",
+}
+"""Settings that sound like secrets: URLs that may not hold a password, and paths of keys."""
 
 
 def test_the_defaults_need_no_other_service(tmp_path: Path) -> None:
@@ -194,14 +197,10 @@ def test_mail_goes_to_a_mail_server() -> None:
         Settings(**{**MAIL, "smtp_url": "http://m"})
 
 
-FILES_OF_SIGNER = ("content_credentials_certificate_file", "content_credentials_key_file")
-"""Name files, which hold a certificate and a key."""
-
-
 def test_every_setting_that_may_hold_a_secret_is_marked_as_one() -> None:
     alike = {name for name in Settings.model_fields if re.search("url|secret|password|key|token|credential", name)}
     typed = {name for name, field in Settings.model_fields.items() if "SecretStr" in str(field.annotation)}
-    public = WITHOUT_PASSWORD | {"wrong_keys_per_minute", *FILES_OF_SIGNER}
+    public = WITHOUT_PASSWORD | {"wrong_keys_per_minute"}
     assert set(secret_settings()) == set(SECRETS) == (alike | typed) - public
 
 
