@@ -277,8 +277,8 @@ class SyntheticFiles:
             with made.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             path = self._folder / f"{key}-{digest}.{format}"
-            hashes = _locate_hashes(made)
-            hashes = hashes.replace(_locate_hashes(path)) if hashes.exists() else None
+            beside = _locate_hashes(made)
+            hashes = beside.replace(_locate_hashes(path)) if beside.exists() else None
             made.replace(path)
         self._remove_oldest()
         return SyntheticFile(path, digest, hashes)

@@ -76,7 +76,7 @@ def write_prefix(
     shape = (-1, schema.height, schema.width, schema.channels)
     classes = labels[:n].astype(np.int64).reshape(-1)
     soft = None if soft is None else soft[:n]
-    first = images[:n].reshape(shape)
+    first: Images = images[:n].reshape(shape)
     writer.write(out_path, WrittenImages(first, classes, schema, card, soft, credentials))
     return first
 

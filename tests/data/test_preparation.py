@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from pydantic import ValidationError
 from pydicom.data import get_testdata_file
-from pydicom.pixels import get_decoder
+from pydicom.pixels.decoders.base import get_decoder
 from pydicom.uid import UID, JPEG2000Lossless, JPEGLSLossless
 
 from datalens_service.base.errors import InvalidDataset
@@ -23,8 +23,8 @@ from datalens_service.data.intake.untrusted.limits import PREPARE_LIMITS, Limits
 from datalens_service.data.notices import NoticeCode, Notices
 from datalens_service.data.preparation_settings import Colour, Fit, PrepareSettings
 
+from .builders import write_zip
 from .dicom_files import dicom, packed_dicom
-from .uploads import write_zip
 
 RAMP = np.arange(64, dtype=np.int16).reshape(8, 8)
 

@@ -43,8 +43,8 @@ def find(database: Database, tenant_id: str, pixel_hash: str) -> tuple[ImageOrig
         select(JobRow.id, JobRow.released_at)
         .join(ReleasedImageRow, ReleasedImageRow.job_id == JobRow.id)
         .where(ReleasedImageRow.pixel_hash == bytes.fromhex(pixel_hash), JobRow.tenant_id == tenant_id)
-        .where(JobRow.released_at.is_not(None))
         .order_by(JobRow.released_at, JobRow.id)
     )
     with database.session() as session:
-        return tuple(ImageOrigin(*row) for row in session.execute(query.limit(MOST_ORIGINS)))
+        rows = session.execute(query.limit(MOST_ORIGINS))
+        return tuple(ImageOrigin(job_id, ready) for job_id, ready in rows if ready is not None)

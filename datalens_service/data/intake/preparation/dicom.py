@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from pydicom.dataset import FileDataset
 from pydicom.multival import MultiValue
-from pydicom.pixels import get_decoder
+from pydicom.pixels.decoders.base import get_decoder
 from pydicom.pixels.processing import apply_modality_lut
 from pydicom.pixels.utils import pixel_array
 from pydicom.uid import (
