@@ -92,7 +92,7 @@ class _RedisStorage(RedisStorage):
 
 
 class _Counted(NamedTuple):
-    """What became of a request that was counted, with the rest of its window."""
+    """The answer to a request that was counted: admitted or not, and the rest of its window."""
 
     is_allowed: bool
     remaining: int

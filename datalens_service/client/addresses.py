@@ -1,4 +1,4 @@
-"""Addresses of services."""
+"""Addresses at which a client looks for a service."""
 
 import ipaddress
 from typing import Final
