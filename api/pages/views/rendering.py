@@ -1,7 +1,7 @@
 """Pages from templates, with headers that let a page load and run nothing but our own files."""
 
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -153,14 +153,14 @@ _NOTHING: Final = "There is nothing at this address."
 
 def answer_browsers(app: FastAPI) -> None:
     """Answer browsers by a page where the handler that is installed already answers by a problem document."""
-    handle = app.exception_handlers[HTTPException]
+    handle = cast("Callable[[Request, Exception], Awaitable[Response]]", app.exception_handlers[HTTPException])
 
     async def answer(request: Request, error: Exception) -> Response:
         unknown = isinstance(error, HTTPException) and error.status_code == status.HTTP_404_NOT_FOUND
         person = "text/html" in request.headers.get("accept", "") and not inner_path(request.scope).startswith(_API)
         if unknown and person:
             return await run_at_once(error_page, request, BY_STATUS[status.HTTP_404_NOT_FOUND], _NOTHING)
-        return cast(Response, await handle(request, error))
+        return await handle(request, error)
 
     app.add_exception_handler(HTTPException, answer)
 
