@@ -4,7 +4,6 @@ train ──▶ package ──▶ model is ready ──▶ evaluate ──▶ st
 """
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +17,7 @@ from datalens_service.base.checkpoint import Checkpoints
 from datalens_service.base.errors import (
     CheckpointMismatch,
     FileDamaged,
+    GpuMemoryTaken,
     JobStopped,
     RankLost,
     StaleLease,
@@ -25,6 +25,7 @@ from datalens_service.base.errors import (
     StoreUnavailable,
     WorkerUnavailable,
 )
+from datalens_service.base.gpu import explain_old_driver
 from datalens_service.base.settings import Settings
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.data.export.content_credentials import ContentCredentials
@@ -34,7 +35,7 @@ from datalens_service.evaluation.evaluate import NOTHING, PENDING, Evaluation
 from datalens_service.jobs.build_report import build_job_report, build_proof
 from datalens_service.jobs.failures import check_disk, describe_problem
 from datalens_service.jobs.job_watch import JobWatch, ShutdownRequested
-from datalens_service.jobs.memory import enough_memory
+from datalens_service.jobs.memory import enough_gpu_memory, enough_memory
 from datalens_service.jobs.packaging import package, restate
 from datalens_service.jobs.private_folder import PrivateFolder
 from datalens_service.jobs.ranks import ONE_RANK, Ranks, SharedWork
@@ -97,6 +98,7 @@ def execute(
         StoreUnavailable: The job has not ended and can be resumed.
         ShutdownRequested: The same.
         RankLost: The same.
+        GpuMemoryTaken: The same.
     """
     private = PrivateFolder(settings.data_dir, lease)
     private.open()
@@ -115,7 +117,7 @@ def _attempt(task: _Task) -> tuple[JobState, dict[str, Any] | None]:
     try:
         work = _attack if jobs.get(task.database, task.lease.job_id).is_audit else _work
         work(task)
-    except (StaleLease, StoreUnavailable, ShutdownRequested, RankLost):
+    except (StaleLease, StoreUnavailable, ShutdownRequested, RankLost, GpuMemoryTaken):
         raise
     except JobStopped:
         return JobState.CANCELLED, None
@@ -132,7 +134,7 @@ def _work(task: _Task) -> None:
     spec = TrainingSpec.model_validate(job.spec)
     device = training_device(choose_device(spec.device, task.settings.device))
     needed = expect_memory(spec.method, datasets.get(task.database, job.dataset_id).schema)
-    with enough_memory(needed) if device == "cpu" else nullcontext():
+    with enough_memory(needed) if device == "cpu" else enough_gpu_memory(needed, device):
         _make_model(task, job, spec, device)
 
 
@@ -284,5 +286,6 @@ def training_device(device: str) -> str:
     if torch.cuda.is_available():
         return "cuda" if device == "auto" else device
     if device != "auto":
-        raise WorkerUnavailable(f"{device} is wanted, and this worker has no GPU that torch can use.")
+        why = explain_old_driver() or ""
+        raise WorkerUnavailable(f"{device} is wanted, and this worker has no GPU that torch can use. {why}".rstrip())
     return "cpu"
