@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal, get_args
 
 from fastapi import APIRouter, Query, Response
+from sqlalchemy.orm import Session
 
 from api.deps import After, ObjectId, Services, ServicesDep
 from api.pages.views import journal
@@ -12,9 +13,10 @@ from api.pages.views.facts import dataset_facts, job_rows
 from api.pages.views.rendering import PageRoute, Visitor, VisitorDep
 from api.schemas.common import DatasetRead
 from api.schemas.datasets import ValidationRead
-from api.security.permissions import check_scope
+from api.security.permissions import check_scope, may_see_persons
 from datalens_service.data.intake.readers import READERS, usual_suffixes
 from datalens_service.data.intake.reading_choices import Encoding
+from datalens_service.proof.spenders import Actor
 from datalens_service.services.dataset_declaration import DatasetForm
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.datasets import datasets, validations, views
@@ -23,6 +25,8 @@ from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.ledger import journal_pages
+from datalens_service.store.ledger.journal_pages import JournalLine
+from datalens_service.store.ledger.spenders import read_spenders
 from datalens_service.store.schema.tables import LARGEST_UNITS
 
 _RECENT: Final = 6
@@ -58,7 +62,7 @@ def overview(
         filtered=bool(search or state),
         search=search,
         state=state,
-        jobs=job_rows(services, recent),
+        jobs=job_rows(services, visitor.key, recent),
     )
 
 
@@ -90,16 +94,17 @@ def dataset_page(
         return _validation_page(visitor, services, dataset_id)
     with services.database.session() as session:
         portion = journal_pages.read_slice(session, dataset_id, before, journal.MOST_ENTRIES)
+        spenders = _name_spenders(session, visitor, portion.lines)
         deleted = dataset.state is DatasetState.DELETED
         deletion = journal_pages.read_deletion(session, dataset_id) if deleted else None
     shown = dataset_facts(services, dataset)[dataset_id]
+    listed = jobs.list_jobs(services.database, JobFilter(dataset_id=dataset_id), limit=_PAGE_SIZE)
     return visitor.page(
         "dataset",
         **shown,
-        jobs=job_rows(
-            services, jobs.list_jobs(services.database, JobFilter(dataset_id=dataset_id), limit=_PAGE_SIZE).items
-        ),
+        jobs=job_rows(services, visitor.key, listed.items),
         ledger=journal.build_table(portion, shown["dataset"].privacy.delta),
+        spenders=spenders,
         deletion=deletion,
         attacks=found_on_dataset(services, visitor, dataset_id),
         linked=datasets.linked(services.database, dataset_id),
@@ -107,6 +112,13 @@ def dataset_page(
         if Scope.DATASETS_WRITE in visitor.key.scopes
         else None,
     )
+
+
+def _name_spenders(session: Session, visitor: Visitor, lines: Sequence[JournalLine]) -> dict[str, Actor | None] | None:
+    """Return who submitted the jobs of a journal, by their ids; None for visitors who may not know."""
+    if not may_see_persons(visitor.key):
+        return None
+    return {one.job_id: one.submitted_by for one in read_spenders(session, (line.job_id for line in lines))}
 
 
 def _validation_page(visitor: Visitor, services: Services, dataset_id: str) -> Response:

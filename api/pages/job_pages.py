@@ -15,7 +15,7 @@ from api.pages.views.quality import accuracies_of_jobs, quality_of_job, read_con
 from api.pages.views.rendering import PageRoute, Visitor, VisitorDep
 from api.schemas.common import BudgetRead
 from api.schemas.jobs import EventRead, JobRead
-from api.security.permissions import check_scope
+from api.security.permissions import check_scope, show_submitter
 from datalens_service.base.errors import InvalidInput, NotFound, StateConflict
 from datalens_service.data.export import WRITERS
 from datalens_service.data.export.licence import LICENCES
@@ -66,7 +66,7 @@ def jobs_page(
     offered = datasets.list_datasets(services.database, limit=_DATASETS_OFFERED, tenant_id=visitor.tenant_id)
     return visitor.page(
         "jobs",
-        jobs=job_rows(services, jobs_page.items),
+        jobs=job_rows(services, visitor.key, jobs_page.items),
         accuracies=accuracies_of_jobs(services, visitor, jobs_page.items),
         next_cursor=jobs_page.next_cursor,
         first_page=after is None,
@@ -102,7 +102,7 @@ def comparison_page(visitor: VisitorDep, services: ServicesDep, job: Chosen) -> 
 def job_page(job_id: ObjectId, visitor: VisitorDep, services: ServicesDep) -> Response:
     """A job: where it stands, what it spent, what it made."""
     job = jobs.get(services.database, job_id)
-    shown = _job_facts(services, job)
+    shown = _job_facts(services, visitor, job)
     figures = read_figures(services, visitor, job)
     return visitor.page(
         "job",
@@ -152,7 +152,7 @@ def _events(services: Services, job: Job) -> list[EventRead]:
     return [EventRead.from_event(event, delta, slack) for event in events.list_milestones(services.database, job.id)]
 
 
-def _job_facts(services: Services, job: Job) -> dict[str, Any]:
+def _job_facts(services: Services, visitor: Visitor, job: Job) -> dict[str, Any]:
     dataset = datasets.get(services.database, job.dataset_id)
     with services.database.session() as session:
         account = account_summary.summarize_account(session, dataset.id)
@@ -160,7 +160,7 @@ def _job_facts(services: Services, job: Job) -> dict[str, Any]:
     files, public = services.artifacts.list_artifacts(job.id), job.spec.get("public_data")
     reasons = explain_waiting(services.database, services.surroundings.faults, [job])
     return {
-        "job": JobRead.from_job(job, reasons.get(job.id)),
+        "job": JobRead.from_job(job, reasons.get(job.id), show_submitter(job, visitor.key)),
         "guarantee": JobPrivacy.from_job(job, price.about(dataset.schema)).guarantee,
         "made": job.result,
         "public_images": public and pricing.describe_public_data(datasets.get(services.database, public)),
@@ -185,7 +185,7 @@ def audit_page(audit_id: ObjectId, visitor: VisitorDep, services: ServicesDep) -
     """An audit: what was attacked, and what was found."""
     audit = audits.get(services.database, audit_id)
     reasons = explain_waiting(services.database, services.surroundings.faults, [audit.job])
-    row = attacks.find_row(audit, reasons.get(audit_id))
+    row = attacks.find_row(audit, visitor, reasons.get(audit_id))
     result = row.audit.result
     if result is not None:
         visitor.note(services, "seeAudits", audit_id)

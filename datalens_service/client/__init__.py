@@ -20,6 +20,7 @@ from datalens_service.client.client import Client
 from datalens_service.client.errors import ClientError, ServiceUnreachable
 from datalens_service.client.jobs import JobHandle
 from datalens_service.client.models import (
+    Actor,
     AuditInfo,
     BadFile,
     Budget,
@@ -32,6 +33,8 @@ from datalens_service.client.models import (
     IndividualEpsilon,
     Job,
     Joined,
+    JournalEntry,
+    LedgerEntry,
     NoticeInfo,
     PlanInfo,
     PredictionInfo,
@@ -48,6 +51,7 @@ from datalens_service.client.transport import DEFAULT_URL, is_loopback
 
 __all__ = [
     "DEFAULT_URL",
+    "Actor",
     "AsyncClient",
     "AsyncJobHandle",
     "Audience",
@@ -68,6 +72,8 @@ __all__ = [
     "Job",
     "JobHandle",
     "Joined",
+    "JournalEntry",
+    "LedgerEntry",
     "NoticeInfo",
     "PlanInfo",
     "PredictionInfo",

@@ -71,7 +71,7 @@ def test_a_new_secret_signs_what_waits_and_the_old_one_is_gone(client: TestClien
     webhooks.send_test(services.database, hook.id)
     (claimed,) = webhooks.claim_due(services.database)
     assert claimed.secret == answer.json()["secret"] != old
-    assert access_log.list_latest(services.database, DEFAULT_TENANT)[0].action == "rotateWebhookSecret"
+    assert access_log.list_latest(services.database, DEFAULT_TENANT)[0][0].action == "rotateWebhookSecret"
 
 
 def test_the_journal_names_people_and_pages_backwards(owner: TestClient, services: Services) -> None:

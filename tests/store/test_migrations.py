@@ -182,7 +182,9 @@ def test_jobs_keep_their_price_and_their_plan_and_say_what_they_make(database: D
     )
     foreign = new_job(database, dataset.id, 1000, spec={"method": {"name": "elsewhere"}}, result="classifier")
     leases.mark_released(database, claimed(database, foreign.id), "classifier")
-    audit = audits.create(database, dataset_id=dataset.id, request={"attacks": []}, max_attempts=3)
+    audit = audits.create(
+        database, dataset_id=dataset.id, request={"attacks": []}, submitted_by="key_test", max_attempts=3
+    )
 
     moved = older()
     moved.migrate()

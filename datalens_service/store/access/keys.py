@@ -23,6 +23,7 @@ from sqlalchemy.orm import Session
 
 from datalens_service.base.copies import copied
 from datalens_service.base.errors import InvalidInput, StateConflict, Unauthorized
+from datalens_service.proof.spenders import Actor
 from datalens_service.store.access.roles import Role, Scope, checked_scopes
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
@@ -180,6 +181,14 @@ def list_keys(database: Database, tenant_id: str | None = None) -> tuple[ApiKey,
         query = query.where(ApiKeyRow.tenant_id == tenant_id)
     with database.session() as session:
         return tuple(ApiKey.from_row(row) for row in session.scalars(query))
+
+
+def find_actors(database: Database, ids: Collection[str]) -> dict[str, Actor]:
+    """Name keys, persons and commands by their ids; whoever is not known any more has no name."""
+    query = select(ApiKeyRow.id, ApiKeyRow.name).where(ApiKeyRow.id.in_(ids))
+    with database.session() as session:
+        names = {row.id: row.name for row in session.execute(query)}
+    return {actor: Actor(id=actor, name=names.get(actor)) for actor in sorted(ids)}
 
 
 def is_usable(now: datetime) -> ColumnElement[bool]:
