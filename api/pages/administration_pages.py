@@ -83,8 +83,13 @@ def usage_page(visitor: VisitorDep, services: ServicesDep) -> Response:
 
 
 @router.get("/keys", operation_id="showApiKeys")
-def keys_page(visitor: VisitorDep, services: ServicesDep) -> Response:
-    """Keys, and a form for a new one."""
+def keys_page(visitor: VisitorDep, services: ServicesDep, ended: Literal["", "true"] = "") -> Response:
+    """Keys and persons that may come in, or those that may no more, and a form for a new key."""
     listed = keys.list_keys(services.database, visitor.tenant_id)
     noted = access_log.find_last_access(services.database, visitor.tenant_id)
-    return visitor.page("keys", keys=listed, noted=noted, now=read_clock(services.database))
+    now = read_clock(services.database)
+    split = {True: list[keys.ApiKey](), False: list[keys.ApiKey]()}
+    for key in listed:
+        split[not key.works(now)].append(key)
+    shown = split[bool(ended)]
+    return visitor.page("keys", keys=shown, noted=noted, ended=bool(ended), others=len(listed) - len(shown))

@@ -32,6 +32,7 @@ from datalens_service.store.schema.tables import LARGEST_UNITS
 _RECENT: Final = 6
 _PAGE_SIZE: Final = 25
 _PAYERS: Final = 100
+_KEPT: Final = frozenset(DatasetState) - {DatasetState.DELETED}
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -44,14 +45,14 @@ def overview(
     search: Annotated[str, Query(max_length=200)] = "",
     state: DatasetState | Literal[""] = "",
 ) -> Response:
-    """Show all datasets, or those that the filters leave, and the newest jobs."""
+    """Show all datasets that are not deleted, or those that the filters leave, and the newest jobs."""
     datasets_page = views.list_views(
         services.database,
         visitor.tenant_id,
         limit=_PAGE_SIZE,
         cursor=after,
         search=search.strip() or None,
-        state=DatasetState(state) if state else None,
+        states=[DatasetState(state)] if state else _KEPT,
     )
     recent = jobs.list_jobs(services.database, JobFilter(tenant_id=visitor.tenant_id), limit=_RECENT).items
     return visitor.page(
@@ -60,10 +61,16 @@ def overview(
         next_cursor=datasets_page.next_cursor,
         first_page=after is None,
         filtered=bool(search or state),
+        any_deleted=_has_deleted(services, visitor),
         search=search,
         state=state,
         jobs=job_rows(services, visitor.key, recent),
     )
+
+
+def _has_deleted(services: Services, visitor: Visitor) -> bool:
+    deleted = views.list_views(services.database, visitor.tenant_id, limit=1, states=[DatasetState.DELETED])
+    return bool(deleted.items)
 
 
 @router.get("/datasets/new", operation_id="showUploadForm")
@@ -74,7 +81,7 @@ def upload_page(visitor: VisitorDep, services: ServicesDep) -> Response:
     return visitor.page(
         "upload",
         limit=services.settings.max_upload_bytes,
-        payers=newest,
+        payers=sorted(newest, key=lambda dataset: dataset.state is DatasetState.DELETED),
         formats=formats,
         suffixes=suffixes,
         encodings=get_args(Encoding)[1:],

@@ -29,6 +29,7 @@ from datalens_service.spec import PlanSummary
 from datalens_service.store.access import tenants
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.datasets import datasets
+from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.jobs import audits, events, jobs
 from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.jobs.jobs import Job, JobState
@@ -76,7 +77,7 @@ def jobs_page(
         methods=sorted(kind.model_fields["name"].default for kind in get_args(RegisteredMethod)),
         dataset=dataset,
         search=search,
-        datasets=offered.items,
+        datasets=[one for one in offered.items if one.state is DatasetState.READY or one.id == dataset],
     )
 
 

@@ -68,6 +68,10 @@ class ApiKey:
         """Return True if this is a person known through an OpenID provider, who has browser sessions and no key."""
         return self.prefix.startswith(SINGLE_SIGN_ON_PREFIX)
 
+    def works(self, now: datetime) -> bool:
+        """Return True if it was neither revoked nor has expired at the instant `now`."""
+        return works(self, now)
+
     @classmethod
     def from_row(cls, row: ApiKeyRow) -> ApiKey:
         """A copy of the row, without the hash."""
@@ -221,7 +225,7 @@ def _added(session: Session, requested: KeyRequest) -> tuple[ApiKey, str]:
     return ApiKey.from_row(row), plain
 
 
-def works(row: ApiKeyRow, now: datetime) -> bool:
+def works(row: ApiKeyRow | ApiKey, now: datetime) -> bool:
     """Return True if a key was neither revoked nor has expired at the instant `now`."""
     return row.revoked_at is None and (row.expires_at is None or now < row.expires_at)
 
