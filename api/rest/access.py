@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Body, Query, Response, status
 
-from api.deps import LARGEST, Caller, LastKnown, Limit, ObjectId, ServicesDep
-from api.http.strictness import DIGITS, StrictRoute
-from api.openapi import examples
-from api.openapi.document import ok, problems
-from api.schemas.access import (
+from datalens_service.api.deps import LARGEST, Caller, LastKnown, Limit, ObjectId, ServicesDep
+from datalens_service.api.http.strictness import DIGITS, StrictRoute
+from datalens_service.api.openapi import examples
+from datalens_service.api.openapi.document import ok, problems
+from datalens_service.api.schemas.access import (
     OUTCOME,
     AuditPage,
     AuditRead,

@@ -5,7 +5,7 @@ from typing import Final, Self
 
 from pydantic import BaseModel, Field
 
-from api.schemas.common import NumberedPage, listed
+from datalens_service.api.schemas.common import NumberedPage, listed
 from datalens_service.base.copies import copied
 from datalens_service.base.fields import Integer, Moment, Strict
 from datalens_service.proof.spenders import Actor

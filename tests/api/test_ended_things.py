@@ -7,7 +7,7 @@ from api_builders import arrays, bearer, browser, npz_of, send_images, training
 from sqlalchemy import update
 from starlette.testclient import TestClient
 
-from api.deps import Services
+from datalens_service.api.deps import Services
 from datalens_service.store.access import identities, keys
 from datalens_service.store.access.identities import Identity
 from datalens_service.store.access.roles import SCOPES, Role

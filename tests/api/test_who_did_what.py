@@ -9,7 +9,7 @@ from api_builders import another_caller, browser, journal, one_of_everything, re
 from sqlalchemy import update
 from starlette.testclient import TestClient
 
-from api.deps import Services
+from datalens_service.api.deps import Services
 from datalens_service.base.errors import LedgerCorrupt
 from datalens_service.services.journal_check import check_journals, knows_head
 from datalens_service.store.access import access_log, keys
