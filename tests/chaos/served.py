@@ -34,6 +34,18 @@ def served(folder: Path, log: Path | None = None, **variables: str) -> Iterator[
         stack.close()
 
 
+def find_faketime() -> Path:
+    """Return the library that gives a process another clock.
+
+    Raises:
+        FileNotFoundError: The Debian package faketime is not installed.
+    """
+    library = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
+    if library is None:
+        raise FileNotFoundError("install the Debian package faketime")
+    return library
+
+
 def ask(stack: Stack, paths: tuple[str, ...], seconds: float) -> list[tuple[int, float]]:
     """Status (0: none) and seconds of each answer to many clients, each of which asks again at once."""
     until = time.monotonic() + seconds
