@@ -69,7 +69,7 @@ class PrivacyAuditRead(BaseModel):
 
         Args:
             waiting: The reason why it does not go on, for its reader's voice.
-            submitted_by: Who submitted it, for readers who may know.
+            submitted_by: The key or person, for readers who may know it.
         """
         job, request = audit.job, AuditRequest.model_validate(audit.job.spec)
         base = f"/v1/audits/{job.id}"

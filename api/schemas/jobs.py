@@ -201,7 +201,7 @@ class JobRead(BaseModel):
 
         Args:
             waiting: The reason why it does not go on, for its reader's voice.
-            submitted_by: Who submitted it, for readers who may know.
+            submitted_by: The key or person, for readers who may know it.
         """
         price = PlanSummary.model_validate(job.price)
         now = utc_now()

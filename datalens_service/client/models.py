@@ -29,7 +29,7 @@ class _Ending(ResponseModel):
 
 
 class Actor(ResponseModel):
-    """A key, or a person who signs in elsewhere; `local` is a command on the machine of the service."""
+    """A key, or a person who signs in elsewhere. "local" is a command on the machine of the service."""
 
     id: str
     name: str | None

@@ -178,7 +178,7 @@ def build_account_proof(
     Args:
         report: Report of the job, of which its card and the plan enter.
         entries: The whole journal of the account that paid, oldest first.
-        spenders: Who submitted each job that it names.
+        spenders: The submitter of each job that it names.
 
     Raises:
         LedgerCorrupt: The journal does not add up.

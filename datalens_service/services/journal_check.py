@@ -21,7 +21,7 @@ class CheckedJournal:
         of: Id of the tenant or account.
         entries: Number of its entries; None if it does not hold together.
         head_hash: Hash of the last one.
-        fault: What is wrong with it, by the first entry that does not fit.
+        fault: The first entry that does not fit, and how; None if all do.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""Who submitted the jobs that a journal names. For the owner alone."""
+"""The submitters of the jobs that a journal names. For the owner alone."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ _AT_ONCE = 500
 
 
 def read_spenders(session: Session, named: Iterable[str | None]) -> tuple[Spender, ...]:
-    """Return who submitted each job that entries name, in their order.
+    """Return the submitter of each job that entries name, in their order.
 
     Args:
         named: The job of each entry; None of one that is about no job.

@@ -311,7 +311,7 @@ class JobRow(Base):
     queue: Mapped[str | None] = mapped_column(String(64))
     priority: Mapped[int] = mapped_column(default=DEFAULT_PRIORITY)
     submitted_by: Mapped[str | None] = mapped_column(String(ID_LENGTH))
-    """Who submitted it, as the audit journal names them; null of rows from before that was recorded."""
+    """Id of the key or person, as the audit journal has it; null of rows from before that was recorded."""
     submitter_name: Mapped[str | None] = column_property(
         select(ApiKeyRow.name).where(ApiKeyRow.id == submitted_by).scalar_subquery()
     )
