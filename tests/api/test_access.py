@@ -106,6 +106,7 @@ def test_what_touches_private_data_keys_and_releases_is_noted(
     page = client.get("/v1/audit").json()
     assert [(item["action"], item["object_id"], item["outcome"]) for item in page["items"]] == [
         ("createDataset", dataset_id, 201),
+        ("createJob", job_id, 202),
         ("getJobReport", job_id, 200),
         ("createApiKey", key_id, 201),
         ("getJobReport", "job_of_nobody", 404),
@@ -114,7 +115,7 @@ def test_what_touches_private_data_keys_and_releases_is_noted(
     [actor] = {item["actor"] for item in page["items"]}
     assert actor == keys.list_keys(services.database)[0].id != key_id
     assert page["head_hash"] == page["items"][-1]["hash"]
-    assert access_log.verify(services.database, "default").seq == 5
+    assert access_log.verify(services.database, "default").seq == 6
     rest = client.get("/v1/audit", params={"after": 3, "limit": 1}).json()
     assert ([item["seq"] for item in rest["items"]], rest["next_cursor"]) == ([4], 4)
 

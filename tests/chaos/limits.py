@@ -140,11 +140,8 @@ def wrong_keys(folder: Path) -> Figures:
         lost = find_lost(stack, before)
     figures = {"wrong": {str(status): count for status, count in wrong.items()}, "retry_after": wait}
     figures |= {"right": {str(k): n for k, n in right.items()}, "seconds": round(seconds, 1), "lost": say_lost(lost)}
-    few = (
-        wrong[401] <= _BEFORE_REFUSED * (2 + seconds // _WINDOW_SECONDS)
-        and wrong.keys() == {401, 429}
-        and wait is not None
-    )
+    few = wrong[401] <= _BEFORE_REFUSED * (2 + seconds // _WINDOW_SECONDS) and wait is not None
+    few = few and wrong.keys() == {401, 429}
     return figures | {"passed": few and right.keys() == {200} and ended.state == JobState.SUCCEEDED and not lost}
 
 

@@ -7,7 +7,6 @@ A page that says something else is tried as it says it then.
 import json
 import re
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,9 +30,8 @@ QUICK = {"method": "moments", "epsilon": 0.1, "synthetic_images": 64, "evaluatio
 
 def read_section(page: str, heading: str) -> str:
     """The text of a page below a heading, up to the next one of its level."""
-    found = re.search(
-        rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL
-    )
+    below = rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)"
+    found = re.search(below, (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
     assert found is not None, f"{page} has no section {heading!r}"
     return found[1]
 
@@ -74,7 +72,7 @@ def degraded(service: RunningService) -> dict[str, str]:
 
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[Cluster]:
-    """A PostgreSQL with TLS by an authority of its own, which asks the role and database of the pages for a password."""
+    """A PostgreSQL with TLS by an authority of its own, with role and database of the pages, and passwords."""
     issue_certificate(tmp_path / "ca.pem")
     with tempfile.TemporaryDirectory(prefix="dlpg", dir=roomy_memory()) as folder:
         cluster = Cluster(Path(folder), tmp_path / "ca.pem")
@@ -136,17 +134,7 @@ def test_what_takes_any_certificate_is_told_and_what_needs_none_is_not(
 
 def refuse_to_start(folder: Path) -> str:
     """What `datalens serve` says when it does not start."""
-    command = [
-        sys.executable,
-        "-m",
-        DATALENS[-1],
-        "serve",
-        "--port",
-        str(free_port()),
-        "--data-dir",
-        str(folder),
-        "--json",
-    ]
+    command = [*DATALENS, "serve", "--port", str(free_port()), "--data-dir", str(folder), "--json"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert ended.returncode != 0, ended.stdout
     return ended.stdout + ended.stderr
@@ -156,11 +144,7 @@ def refuse_to_start(folder: Path) -> str:
 def test_tls_to_the_broker(tmp_path: Path, private: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs/operations.md").read_text()
     [row] = [line for line in page.splitlines() if line.startswith("| `DATALENS_BROKER_URL`")]
-    spans = read_spans(row)
-    plain, scheme, verified, unverified = (
-        spans[1],
-        *(span for span in spans if "://" in span or span.startswith("?"))[1:],
-    )
+    _name, plain, _celery, scheme, verified, unverified, _readyz = read_spans(row)
     [authority] = re.findall(r"/\S+\.pem", verified)
     issue_certificate(tmp_path / "ca.pem")
     issue_certificate(tmp_path / "another.pem")
