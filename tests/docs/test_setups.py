@@ -178,7 +178,7 @@ def test_pgbouncer(guarded: Cluster, private: Path, tmp_path: Path, monkeypatch:
     line = line.replace("host=postgres.example.org", f"host={guarded.folder} port={guarded.port}")
     pooler = PgBouncer(guarded.folder, {"datalens": WORD}, tuple(settings.split("\n")), line)
     pooler.serve()
-    monkeypatch.setenv("DATALENS_DATABASE_URL", f"{pooler.url('datalens', 'datalens', WORD)}?sslmode=disable")
+    monkeypatch.setenv("DATALENS_DATABASE_URL", pooler.url("datalens", "datalens", WORD))
     try:
         assert "lock_timeout is not in force" in refuse_to_start(tmp_path / "refused")
         for statement in read_block(section, "sql").strip().splitlines():
