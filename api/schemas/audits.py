@@ -14,6 +14,7 @@ from datalens_service.base.clock import utc_now  # noqa: TID251 (an estimate is 
 from datalens_service.base.copies import copied
 from datalens_service.base.wording import speak
 from datalens_service.proof.spenders import Actor
+from datalens_service.services.stored_requests import read_audit_request
 from datalens_service.store.jobs.audits import StoredAudit
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.jobs.remaining_time import estimate_seconds_left
@@ -71,7 +72,7 @@ class PrivacyAuditRead(BaseModel):
             waiting: The reason why it does not go on, for its reader's voice.
             submitted_by: The key or person, for readers who may know it.
         """
-        job, request = audit.job, AuditRequest.model_validate(audit.job.spec)
+        job, request = audit.job, read_audit_request(audit.job)
         base = f"/v1/audits/{job.id}"
         left = None if waiting else estimate_seconds_left(job, utc_now())
         return copied(

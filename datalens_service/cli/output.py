@@ -11,10 +11,9 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO, TypeAlias
 
 import typer
-from pydantic import BaseModel
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, RenderableType
 from rich.markup import escape
@@ -23,11 +22,16 @@ from rich.text import Text
 from datalens_service.base.errors import DatalensError
 from datalens_service.base.parsing import spell_number
 from datalens_service.base.wording import spoken
-from datalens_service.client import Actor, ClientError
+from datalens_service.client import ClientError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from datalens_service.client import Actor
 
 _MAX_LISTED_FILES: Final = 20
 
-Result = BaseModel | Mapping[str, Any]
+Result: TypeAlias = "BaseModel | Mapping[str, Any]"
 
 
 def show(data: Result, view: RenderableType, *, as_json: bool) -> None:
@@ -51,7 +55,7 @@ def show_items(
     show({"items": listed}, format_table(columns, table), as_json=as_json)
 
 
-def name_actor(actor: Actor | None) -> str:
+def name_actor(actor: "Actor | None") -> str:
     """Name who did something, as far as the service says it."""
     return "not recorded, or not for this key" if actor is None else actor.name or actor.id
 
@@ -113,7 +117,7 @@ def format_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Te
 
 
 def _to_members(data: Result) -> Mapping[str, Any]:
-    return data.model_dump(mode="json", by_alias=True) if isinstance(data, BaseModel) else data
+    return data if isinstance(data, Mapping) else data.model_dump(mode="json", by_alias=True)
 
 
 def _format_json(data: Result) -> str:
