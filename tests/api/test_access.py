@@ -139,6 +139,7 @@ def test_what_was_created_is_noted_by_its_id(client: TestClient, dataset_id: str
 def noted_creations(client: TestClient, dataset_id: str, tmp_path: Path) -> dict[str, tuple[str, str]]:
     """Object and detail that every operation which creates something must have in the journal."""
     job_id = released(client, tmp_path, dataset_id)
+    clone = client.post(f"/v1/jobs/{job_id}:clone").json()
     upload_id = uploaded(client, npz())
     key = made(client)["key"]
     rotated = client.post(f"/v1/api-keys/{key['id']}:rotate").json()["key"]
@@ -157,6 +158,8 @@ def noted_creations(client: TestClient, dataset_id: str, tmp_path: Path) -> dict
     return {
         "createDataset": (larger, ""),
         "createDatasetFromUpload": (made_of.json()["id"], ""),
+        "createJob": (job_id, ""),
+        "cloneJob": (job_id, f"made {clone['id']}"),
         "createUpload": (upload_id, ""),
         "createApiKey": (key["id"], ""),
         "rotateApiKey": (key["id"], f"made {rotated['id']}"),
