@@ -20,6 +20,7 @@ from .limits import announced_uploads, exceeded_quotas, revoked_key, unfinished_
 from .load import load
 from .operation import dead_workers, differing_clock, full_broker, one_stop
 from .restored import failover, restored_backup
+from .rolling import rolling_upgrade
 from .served import LONG, Figures, ask, find_faketime, read, read_books, served, submit, summarize
 from .stressed import behind_pgbouncer, locked_table, many_records, silent_receiver
 from .transport import wrong_authority
@@ -189,6 +190,7 @@ FAULTS: dict[str, Callable[[Path], Figures]] = {
     "wrong clocks": wrong_clocks,
     "job that kills its processes": job_that_kills_its_processes,
     "upgrade": upgrade,
+    "rolling upgrade": rolling_upgrade,
     "restored backup": restored_backup,
     "failover": failover,
     "large upload": large_upload,
