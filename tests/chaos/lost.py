@@ -43,6 +43,7 @@ _KEPT: Final = {
     "tenant": (TenantRow.id,),
     "upload": (UploadRow.id,),
 }
+NOTHING: Final = "nothing"
 _PROOFS: Final = 5
 """Proofs that are recomputed: those of the newest jobs."""
 
@@ -72,7 +73,7 @@ def find_lost(service: Deployment, before: Rows | None = None) -> list[str]:
 
 def say_lost(lost: list[str]) -> str | list[str]:
     """Return the figure of a line."""
-    return lost or "nothing"
+    return lost or NOTHING
 
 
 def _compare_books(service: Deployment, job: Job) -> str:

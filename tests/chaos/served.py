@@ -15,6 +15,8 @@ from datalens_service.store.jobs.jobs import Job, JobState
 from deployments.deployment import QUICK, VOTES
 from deployments.stack import CeleryStack, Stack
 
+from .lost import find_lost, say_lost
+
 Figures = dict[str, Any]
 
 LONG: dict[str, Any] = {**VOTES, "method": {**VOTES["method"], "steps": 150}}
@@ -91,7 +93,7 @@ def summarize(answers: list[tuple[int, float]]) -> Figures:
 
 
 def read_books(stack: Stack, job: Job) -> Figures:
-    """How the job ended, and whether it lost its lease or paid for a step twice."""
+    """How the job ended, whether it lost its lease or paid for a step twice, and what was lost."""
     ended = stack.wait_for_end(job)
     charged = stack.charged_steps(job)
     if ended.state == JobState.SUCCEEDED:
@@ -101,4 +103,5 @@ def read_books(stack: Stack, job: Job) -> Figures:
         "leases": ended.lease_token,
         "charged": len(charged),
         "charged_again": len(charged) - len(set(charged)),
+        "lost": say_lost(find_lost(stack)),
     }
