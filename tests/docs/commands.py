@@ -24,10 +24,13 @@ SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 
 NOT_RUN = {
     r"docker ": "needs a Docker engine",
-    r"kubectl ": "needs a Kubernetes cluster",
+    r"kubectl ": "needs a Kubernetes cluster; tests/workers/test_kubernetes_files.py renders, and makes secrets",
+    r"sudo ": "changes the machine; tests/test_systemd_units.py has systemd read the units",
+    r"scripts/pin-images": "asks registries of images; tests/test_pinned_images.py",
     r"sbatch |srun |apptainer ": "needs a cluster with Slurm",
     r"torchrun ": "trains for hours on several GPUs or machines; tests/cli/test_ranks.py trains over ranks",
     r"pip install |uv pip compile |\.venv/bin/pre-commit install": "asks a package index, and changes the environment",
+    r"datalens verify (image\.png|generator\.safetensors)": "needs an image of a release; tests/proof/test_marks.py",
     r"npx ": "downloads a program from npm",
     r"hf auth login|datalens jobs push \S+ --repository ": "needs an account at Hugging Face; test_hub.py pushes",
     r"python -m benchmarks": "measures for minutes to days; tests/test_benchmarks.py",
