@@ -169,6 +169,7 @@ def test_tls_to_the_broker(tmp_path: Path, private: Path, monkeypatch: pytest.Mo
             ("", "certificate"),
             (unverified, "takes any certificate"),
         ):
+            monkeypatch.setenv("DATALENS_EXECUTOR", "celery")
             monkeypatch.setenv("DATALENS_BROKER_URL", where + query)
             service = RunningService(tmp_path / f"data-{len(query)}")
             try:
