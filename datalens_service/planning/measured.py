@@ -1,0 +1,64 @@
+"""Jobs that were measured: the rows of `measured.jsonl`, made by `benchmarks/forecasts.py`."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict
+
+TABLE: Final = Path(__file__).with_name("measured.jsonl")
+
+
+class Measured(BaseModel):
+    """A result on one set of images.
+
+    Attributes:
+        made: True for images that code drew.
+        shares: Frequencies of the classes.
+        choice: What learned: a choice of `auto`, a baseline, or `real` images, which have no ε.
+        accuracy: Percent of right labels of real test images, by the standard CNN or the released classifier.
+        balanced: The same as a mean over classes.
+        discriminant: The same of the linear discriminant of the images; None where there are none.
+        majority: Percent of test images in the most frequent class.
+        training_seconds: Processor seconds of training and of drawing images.
+        judging_seconds: Processor seconds of the standard CNN.
+        calibration_seconds: Speed of the machine.
+        judge: Version of the standard CNN.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    dataset: str
+    made: bool = False
+    height: int
+    width: int
+    channels: int
+    shares: tuple[float, ...]
+    units: int
+    epsilon: float
+    delta: float
+    choice: str
+    method: str
+    encoder: str | None = None
+    accuracy: float
+    balanced: float
+    discriminant: float | None = None
+    majority: float
+    training_seconds: float
+    judging_seconds: float
+    calibration_seconds: float
+    judge: int
+    commit: str
+    machine: str
+
+
+def read_rows() -> tuple[Measured, ...]:
+    """Read all rows."""
+    return _read(TABLE.stat().st_mtime_ns) if TABLE.exists() else ()
+
+
+@functools.lru_cache(maxsize=1)
+def _read(changed: int) -> tuple[Measured, ...]:
+    return tuple(Measured.model_validate_json(line) for line in TABLE.read_text(encoding="utf-8").splitlines())
