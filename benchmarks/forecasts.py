@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from benchmarks.environment import PARTITION_KEY, provenance, public_set
+from benchmarks.environment import PARTITION_KEY, SCHEMAS, provenance, public_set
 from benchmarks.made_sets import MADE
 from datalens_service.data.dataset import Dataset, Split
 from datalens_service.data.digits import digits
@@ -60,7 +60,8 @@ class Cell(NamedTuple):
 
 def list_cells() -> Iterator[Cell]:
     """All cells, in the order in which they are measured."""
-    sizes = {name: len(draw(name, _MOST_RECORDS).train.labels) for name in (*_PUBLIC, *MADE)}
+    known = {name: SCHEMAS[name].num_units for name in _PUBLIC} | {name: made.records for name, made in MADE.items()}
+    sizes = {name: min(records, _MOST_RECORDS) for name, records in known.items()}
     for choice, epsilon in _STAGES:
         yield from (Cell(name, records, choice, epsilon) for name, records in sizes.items())
 
@@ -180,8 +181,7 @@ def main() -> None:
     options = parser.parse_args()
     wanted = None
     if options.dataset:
-        records = len(draw(options.dataset, options.records).train.labels)
-        wanted = Cell(options.dataset, records, options.choice, options.epsilon)
+        wanted = Cell(options.dataset, options.records, options.choice, options.epsilon)
     measure_missing(options.minutes, wanted)
 
 
