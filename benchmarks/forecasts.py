@@ -3,7 +3,7 @@
     python -m benchmarks.forecasts measure --minutes 14
     python -m benchmarks.forecasts measure --dataset signs --records 400 --epsilon 1 --choice look
 
-`measure` runs the cells that the table of the package (`datalens_service/planning/measured.jsonl`) lacks, until the
+`earlier` printed what plans said before these rows (benchmarks/results/forecasts.jsonl). `measure` runs the cells that the table of the package (`datalens_service/planning/measured.jsonl`) lacks, until the
 minutes are over, and adds each as a line. A cell is a set, a number of its records, ε (δ = 10⁻⁵) and what learns: a
 choice of `auto` (`look`, `teach`, `classifier`), a baseline (`class_averages`, `moments`) or `real` images. There is one
 seed; at most 5,000 records, 5,000 images that are drawn, and the first 1,000 of the drawn test images.
@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from benchmarks.environment import PARTITION_KEY, SCHEMAS, provenance, public_set
+from benchmarks.kept_results import print_result
 from benchmarks.made_sets import MADE
 from datalens_service.data.dataset import Dataset, Split
 from datalens_service.data.digits import digits
@@ -30,7 +31,7 @@ from datalens_service.evaluation.metrics.discriminant import label_by_pixels
 from datalens_service.evaluation.metrics.outcome import Score
 from datalens_service.methods import AnyMethod
 from datalens_service.models.classifiers.classifier import Classifier
-from datalens_service.planning.expectations import measure_machine
+from datalens_service.planning.expectations import expect, measure_machine
 from datalens_service.planning.job_names import choose
 from datalens_service.planning.measured import TABLE, Measured, read_rows
 from datalens_service.planning.presets import build_baseline
@@ -161,6 +162,19 @@ def measure_missing(minutes: float, wanted: Cell | None) -> None:
         sys.stdout.flush()
 
 
+def list_earlier() -> Iterator[dict[str, object]]:
+    """What plans say of each cell by the table of earlier versions."""
+    for cell in list_cells():
+        if cell.choice in _PRESETS or cell.choice == "class_averages":
+            name, shape = _PRESETS.get(cell.choice, "auto"), draw(cell.dataset, cell.records).schema
+            asked = TrainingSpec(method=choose(name, shape, cell.epsilon), epsilon=cell.epsilon, delta=DELTA)
+            told = expect(asked, shape)
+            ends = told.accuracy_low, told.accuracy_high
+            if cell.choice == "class_averages":
+                ends = told.class_averages_low, told.class_averages_high
+            yield {"commit": provenance()["commit"], **cell._asdict(), "low": ends[0], "high": ends[1]}
+
+
 def _is_known_as_look(cell: Cell) -> bool:
     """Tell whether images that teach are those to look at."""
     if cell.choice != "teach":
@@ -172,13 +186,17 @@ def _is_known_as_look(cell: Cell) -> bool:
 def main() -> None:
     """Parse and measure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("measure",))
+    parser.add_argument("what", choices=("measure", "earlier"))
     parser.add_argument("--minutes", type=float, default=14.0)
     parser.add_argument("--dataset", choices=(*_PUBLIC, *MADE))
     parser.add_argument("--records", type=int, default=_MOST_RECORDS)
     parser.add_argument("--choice", choices=[choice for choice, _ in _STAGES], default="look")
     parser.add_argument("--epsilon", type=float, default=1.0)
     options = parser.parse_args()
+    if options.what == "earlier":
+        for line in list_earlier():
+            print_result(line)
+        return
     wanted = None
     if options.dataset:
         wanted = Cell(options.dataset, options.records, options.choice, options.epsilon)
