@@ -43,8 +43,8 @@ DELTA: Final = 1e-5
 _MOST_RECORDS, _TEST_IMAGES, _DRAWN = 5_000, 1_000, 5_000
 _PUBLIC: Final = ("mnist", "fashion_mnist", "cifar10", "smiles64", "bccd", "signs", "digits")
 _STAGES: Final = (
-    ("look", 1.0), ("class_averages", 1.0), ("class_averages", 5.0), ("look", 5.0), ("classifier", 1.0), ("real", 0.0),
-    ("teach", 1.0), ("classifier", 5.0), ("teach", 5.0), ("moments", 1.0), ("moments", 5.0),
+    ("look", 1.0), ("class_averages", 1.0), ("class_averages", 5.0), ("classifier", 1.0), ("look", 5.0), ("real", 0.0),
+    ("teach", 5.0), ("classifier", 5.0), ("teach", 1.0), ("moments", 1.0), ("moments", 5.0),
 )  # fmt: skip
 """What is measured of every set, the most telling first; real images have no ε."""
 _PRESETS: Final = {"look": "auto", "teach": "teach", "classifier": "classifier"}
