@@ -1,27 +1,31 @@
 """What jobs reach on sets of many kinds: the rows that forecasts of plans rest on (docs/expectations.md).
 
     python -m benchmarks.forecasts measure --minutes 14
+    python -m benchmarks.forecasts score
     python -m benchmarks.forecasts measure --dataset signs --records 400 --epsilon 1 --choice look
 
-`earlier` printed what plans said before these rows (benchmarks/results/forecasts.jsonl). `measure` runs the cells that the table of the package (`datalens_service/planning/measured.jsonl`) lacks, until the
+`measure` runs the cells that the table of the package (`datalens_service/planning/measured.jsonl`) lacks, until the
 minutes are over, and adds each as a line. A cell is a set, a number of its records, ε (δ = 10⁻⁵) and what learns: a
 choice of `auto` (`look`, `teach`, `classifier`), a baseline (`class_averages`, `moments`) or `real` images. There is one
 seed; at most 5,000 records, 5,000 images that are drawn, and the first 1,000 of the drawn test images.
+`score` leaves one set out after the other and says how many results lie in the ranges that were made without them, and
+the mean interval score, beside those of what plans said before (benchmarks/results/forecasts.jsonl).
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from benchmarks.environment import PARTITION_KEY, SCHEMAS, provenance, public_set
-from benchmarks.kept_results import print_result
+from benchmarks.kept_results import print_result, read_results
 from benchmarks.made_sets import MADE
 from datalens_service.data.dataset import Dataset, Split
 from datalens_service.data.digits import digits
@@ -31,8 +35,9 @@ from datalens_service.evaluation.metrics.discriminant import label_by_pixels
 from datalens_service.evaluation.metrics.outcome import Score
 from datalens_service.methods import AnyMethod
 from datalens_service.models.classifiers.classifier import Classifier
-from datalens_service.planning.expectations import expect, measure_machine
+from datalens_service.planning.forecast import facts_of_row, forecast, list_usable
 from datalens_service.planning.job_names import choose
+from datalens_service.planning.machine import measure_machine
 from datalens_service.planning.measured import TABLE, Measured, read_rows
 from datalens_service.planning.presets import build_baseline
 from datalens_service.privacy.budget import UnchargedAccount
@@ -47,6 +52,8 @@ _STAGES: Final = (
     ("teach", 5.0), ("classifier", 5.0), ("teach", 1.0), ("moments", 1.0), ("moments", 5.0),
 )  # fmt: skip
 """What is measured of every set, the most telling first; real images have no ε."""
+_LEFT_OUT: Final = 0.2
+"""Share of results that may lie outside of a range, by which the interval score weighs them."""
 _PRESETS: Final = {"look": "auto", "teach": "teach", "classifier": "classifier"}
 
 
@@ -162,17 +169,67 @@ def measure_missing(minutes: float, wanted: Cell | None) -> None:
         sys.stdout.flush()
 
 
-def list_earlier() -> Iterator[dict[str, object]]:
-    """What plans say of each cell by the table of earlier versions."""
-    for cell in list_cells():
-        if cell.choice in _PRESETS or cell.choice == "class_averages":
-            name, shape = _PRESETS.get(cell.choice, "auto"), draw(cell.dataset, cell.records).schema
-            asked = TrainingSpec(method=choose(name, shape, cell.epsilon), epsilon=cell.epsilon, delta=DELTA)
-            told = expect(asked, shape)
-            ends = told.accuracy_low, told.accuracy_high
-            if cell.choice == "class_averages":
-                ends = told.class_averages_low, told.class_averages_high
-            yield {"commit": provenance()["commit"], **cell._asdict(), "low": ends[0], "high": ends[1]}
+class Scored(NamedTuple):
+    """A result beside a range that was made without its set, in percent."""
+
+    reached: float
+    low: float
+    high: float
+
+    @property
+    def inside(self) -> bool:
+        """Whether the range holds the result, to the digit in which both are printed."""
+        return round(self.low, 1) <= self.reached <= round(self.high, 1)
+
+    @property
+    def interval_score(self) -> float:
+        """Width, and ten times what the result lies beyond it (Winkler 1972, for 80 %): less is better."""
+        beyond = max(self.low - self.reached, self.reached - self.high, 0.0)
+        return self.high - self.low + 2 / _LEFT_OUT * beyond
+
+
+def score_left_out(choice: str, *, declared: bool) -> list[Scored]:
+    """Results of a choice beside ranges that were made without any row of their set.
+
+    Args:
+        choice: As in the table.
+        declared: True for shares of all images, with the frequencies of the classes as declared; False for means
+            over classes.
+    """
+    scored = []
+    for row in list_usable(choice):
+        reached = row.accuracy if declared else row.balanced
+        if reached is not None:
+            told = forecast(choice, facts_of_row(row, declared=declared), without=row.dataset)
+            scored.append(Scored(reached, told.low, told.high))
+    return scored
+
+
+def score_earlier(choice: str) -> list[Scored]:
+    """The same results beside what plans said before these rows, of which some were of the same sets."""
+    told = {Cell(*(line[name] for name in Cell._fields)): line for line in read_results("forecasts") if "low" in line}
+    cells = {Cell(row.dataset, row.units, row.choice, row.epsilon): row for row in list_usable(choice)}
+    return [Scored(row.accuracy, told[cell]["low"], told[cell]["high"]) for cell, row in cells.items() if cell in told]
+
+
+def compare_scores() -> Iterator[dict[str, object]]:
+    """Coverage and mean interval score of each choice, of these forecasts and of earlier ones."""
+    for choice in ("look", "teach", "classifier", "class_averages", "real"):
+        by_kind = {
+            "averaged over classes": score_left_out(choice, declared=False),
+            "frequencies declared": score_left_out(choice, declared=True),
+            "earlier": score_earlier(choice),
+        }
+        yield {"choice": choice} | {kind: summarize(scored) for kind, scored in by_kind.items() if scored}
+
+
+def summarize(scored: Sequence[Scored]) -> dict[str, object]:
+    """How many ranges hold, and means of their width and score."""
+    return {
+        "inside": f"{sum(one.inside for one in scored)} of {len(scored)}",
+        "width": round(statistics.mean(one.high - one.low for one in scored), 1),
+        "interval_score": round(statistics.mean(one.interval_score for one in scored), 1),
+    }
 
 
 def _is_known_as_look(cell: Cell) -> bool:
@@ -186,15 +243,15 @@ def _is_known_as_look(cell: Cell) -> bool:
 def main() -> None:
     """Parse and measure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("measure", "earlier"))
+    parser.add_argument("what", choices=("measure", "score"))
     parser.add_argument("--minutes", type=float, default=14.0)
     parser.add_argument("--dataset", choices=(*_PUBLIC, *MADE))
     parser.add_argument("--records", type=int, default=_MOST_RECORDS)
     parser.add_argument("--choice", choices=[choice for choice, _ in _STAGES], default="look")
     parser.add_argument("--epsilon", type=float, default=1.0)
     options = parser.parse_args()
-    if options.what == "earlier":
-        for line in list_earlier():
+    if options.what == "score":
+        for line in compare_scores():
             print_result(line)
         return
     wanted = None

@@ -8,12 +8,14 @@ from pydantic import BaseModel, Field
 
 from api.addresses import Link
 from datalens_service.base.copies import copied
-from datalens_service.base.fields import Flag, Integer, Strict
+from datalens_service.base.fields import Flag, Integer, Number, Strict
 from datalens_service.base.parsing import Stated
 from datalens_service.data.dataset import Schema
-from datalens_service.planning.expectations import compare, expect, measure_machine
+from datalens_service.planning.expectations import compare, expect
+from datalens_service.planning.machine import measure_machine
 from datalens_service.planning.reached import Comparison, Expectation
 from datalens_service.planning.requested_spec import RequestedSpec
+from datalens_service.planning.target import Target, find_target
 from datalens_service.privacy.accounting import stated_mu
 from datalens_service.privacy.budget_advice import advise
 from datalens_service.privacy.guarantee import PrivacyUnit, account_guarantee
@@ -179,6 +181,17 @@ class TrainingRequest(Strict):
     )
 
 
+class PlanRequest(TrainingRequest):
+    """A training request that is priced, and the accuracy that it should reach."""
+
+    accuracy: Number | None = Field(
+        default=None,
+        gt=0,
+        lt=100,
+        description="Wanted accuracy in percent: `target` then has the least ε that is expected to reach it.",
+    )
+
+
 class PlanRead(BaseModel):
     """The price of a job, of which nothing was reserved."""
 
@@ -191,18 +204,26 @@ class PlanRead(BaseModel):
     )
     expectation: Expectation | None = Field(default=None, description="The results of similar jobs, or a guess.")
     comparison: Comparison | None = Field(default=None, description="Every method that fits the images, at the same ε.")
+    target: Target | None = Field(default=None, description="What a wanted accuracy needs; null if none is wanted.")
 
     @classmethod
-    def from_priced(cls, priced: PricedRequest) -> Self:
-        """The answer to a dry run, with times for a machine as fast as this one."""
+    def from_priced(cls, priced: PricedRequest, accuracy: float | None = None) -> Self:
+        """The answer to a dry run, with times for a machine as fast as this one.
+
+        Raises:
+            UnreachableAccuracy: No ε is expected to reach the wanted accuracy.
+        """
+        asked = (priced.spec, priced.schema)
+        shares = priced.class_shares
         return copied(
             cls,
             priced,
             cost=priced.price.spoken(),
             budget=BudgetRead.from_account(priced.account),
             budget_after=BudgetRead.from_account(priced.account_after) if priced.fits else None,
-            expectation=expect(priced.spec, priced.schema, measure_machine()),
-            comparison=compare(priced.spec, priced.schema, measure_machine()),
+            expectation=expect(*asked, measure_machine(), shares),
+            comparison=compare(*asked, measure_machine(), shares),
+            target=None if accuracy is None else find_target(*asked, accuracy, shares).spoken(),
         )
 
 

@@ -8,6 +8,26 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
+NAMES: Final = {
+    "mnist": "written digits",
+    "fashion_mnist": "clothes",
+    "cifar10": "photographs of things and animals",
+    "smiles64": "faces",
+    "bccd": "blood cells",
+    "signs": "hands",
+    "digits": "tiny digits",
+    "shapes": "drawn shapes in colour",
+    "textures": "textures",
+    "glyphs": "36 printed characters",
+    "dots": "counted spots",
+    "lesions": "faint spots in large grey images",
+    "scans": "drawn scans",
+    "cells": "drawn cells",
+    "products": "silhouettes in colour",
+    "scenes": "drawn scenes",
+    "bars": "few bars",
+}
+"""Names of the sets for readers."""
 TABLE: Final = Path(__file__).with_name("measured.jsonl")
 
 
@@ -19,13 +39,13 @@ class Measured(BaseModel):
         shares: Frequencies of the classes.
         choice: What learned: a choice of `auto`, a baseline, or `real` images, which have no ε.
         accuracy: Percent of right labels of real test images, by the standard CNN or the released classifier.
-        balanced: The same as a mean over classes.
+        balanced: The same as a mean over classes; None of a row that has none.
         discriminant: The same of the linear discriminant of the images; None where there are none.
         majority: Percent of test images in the most frequent class.
         training_seconds: Processor seconds of training and of drawing images.
         judging_seconds: Processor seconds of the standard CNN.
         calibration_seconds: Speed of the machine.
-        judge: Version of the standard CNN.
+        judge: Version of the standard CNN; figures of the first are not those of today's.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -43,7 +63,7 @@ class Measured(BaseModel):
     method: str
     encoder: str | None = None
     accuracy: float
-    balanced: float
+    balanced: float | None
     discriminant: float | None = None
     majority: float
     training_seconds: float
@@ -52,6 +72,20 @@ class Measured(BaseModel):
     judge: int
     commit: str
     machine: str
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.shares)
+
+    @property
+    def dimensions(self) -> int:
+        """Return the numbers per image."""
+        return self.channels * self.height * self.width
+
+    def seconds_on(self, calibration_seconds: float | None) -> float:
+        """Return the seconds of training on a machine with that calibration; None: on the one that measured it."""
+        slower = calibration_seconds / self.calibration_seconds if calibration_seconds else 1.0
+        return self.training_seconds * slower
 
 
 def read_rows() -> tuple[Measured, ...]:

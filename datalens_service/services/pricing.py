@@ -14,7 +14,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.data.export.licence import OF_PUBLIC_IMAGES, describe_public_images
 from datalens_service.methods import Plan
 from datalens_service.methods.public_start import check_same_size
-from datalens_service.planning.expectations import expect_phases
+from datalens_service.planning.phases import expect_phases
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.accounting import Charge, stated_epsilon, stated_mu
 from datalens_service.privacy.guarantee import PrivacyUnit, job_guarantee
@@ -48,6 +48,11 @@ class PricedRequest:
     def fits(self) -> bool:
         """Return True if the remaining budget covers the plan."""
         return self.account.covers(self.plan.charge())
+
+    @property
+    def class_shares(self) -> tuple[float, ...] | None:
+        """The declared frequencies of the classes; None where nothing was declared."""
+        return self.asked.class_shares if isinstance(self.asked, RequestedSpec) else None
 
     @property
     def account_after(self) -> AccountSummary:
