@@ -6,8 +6,8 @@
 
 `measure` runs the cells that the table of the package (`datalens_service/planning/measured.jsonl`) lacks, until the
 minutes are over, and adds each as a line. A cell is a set, a number of its records, ε (δ = 10⁻⁵) and what learns: a
-choice of `auto` (`look`, `teach`, `classifier`), a baseline (`class_averages`, `moments`) or `real` images. There is one
-seed; at most 5,000 records, 5,000 images that are drawn, and the first 1,000 of the drawn test images.
+choice of `auto` (`look`, `teach`, `classifier`), a baseline (`class_averages`, `moments`) or `real` images. There is
+one seed; at most 5,000 records, 5,000 images that are drawn, and the first 1,000 of the drawn test images.
 `score` leaves one set out after the other and says how many results lie in the ranges that were made without them, and
 the mean interval score, beside those of what plans said before (benchmarks/results/forecasts.jsonl).
 """
@@ -46,12 +46,19 @@ from datalens_service.training import run
 
 DELTA: Final = 1e-5
 _MOST_RECORDS, _TEST_IMAGES, _DRAWN = 5_000, 1_000, 5_000
-_PUBLIC: Final = ("mnist", "fashion_mnist", "cifar10", "smiles64", "bccd", "signs", "digits")
-_STAGES: Final = (
-    ("look", 1.0), ("class_averages", 1.0), ("class_averages", 5.0), ("classifier", 1.0), ("look", 5.0), ("real", 0.0),
-    ("teach", 5.0), ("classifier", 5.0), ("teach", 1.0), ("moments", 1.0), ("moments", 5.0),
+_SETS: Final = (
+    "digits", "bars", "bccd", "signs", "cells", "products", "lesions", "textures", "shapes", "scans", "scenes", "dots",
+    "smiles64", "cifar10", "glyphs", "mnist", "fashion_mnist",
 )  # fmt: skip
-"""What is measured of every set, the most telling first; real images have no ε."""
+_CHOICES: Final = ("look", "teach", "classifier", "class_averages", "moments", "real")
+_STAGES: Final = (
+    (("look", 1.0),),
+    (("class_averages", 1.0), ("class_averages", 5.0)),
+    (("classifier", 1.0), ("look", 5.0), ("real", 0.0), ("teach", 5.0)),
+    (("teach", 1.0), ("classifier", 5.0)),
+    (("moments", 1.0), ("moments", 5.0)),
+)
+"""What is measured of one set after the other, the most telling first; real images have no ε."""
 _LEFT_OUT: Final = 0.2
 """Share of results that may lie outside of a range, by which the interval score weighs them."""
 _PRESETS: Final = {"look": "auto", "teach": "teach", "classifier": "classifier"}
@@ -68,10 +75,10 @@ class Cell(NamedTuple):
 
 def list_cells() -> Iterator[Cell]:
     """All cells, in the order in which they are measured."""
-    known = {name: SCHEMAS[name].num_units for name in _PUBLIC} | {name: made.records for name, made in MADE.items()}
+    known = {name: MADE[name].records if name in MADE else SCHEMAS[name].num_units for name in _SETS}
     sizes = {name: min(records, _MOST_RECORDS) for name, records in known.items()}
-    for choice, epsilon in _STAGES:
-        yield from (Cell(name, records, choice, epsilon) for name, records in sizes.items())
+    for stage in _STAGES:
+        yield from (Cell(name, sizes[name], choice, epsilon) for name in _SETS for choice, epsilon in stage)
 
 
 @functools.cache
@@ -245,9 +252,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("measure", "score"))
     parser.add_argument("--minutes", type=float, default=14.0)
-    parser.add_argument("--dataset", choices=(*_PUBLIC, *MADE))
+    parser.add_argument("--dataset", choices=_SETS)
     parser.add_argument("--records", type=int, default=_MOST_RECORDS)
-    parser.add_argument("--choice", choices=[choice for choice, _ in _STAGES], default="look")
+    parser.add_argument("--choice", choices=_CHOICES, default="look")
     parser.add_argument("--epsilon", type=float, default=1.0)
     options = parser.parse_args()
     if options.what == "score":

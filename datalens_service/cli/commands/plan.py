@@ -25,6 +25,7 @@ PRIVATE_READS = ("reading the upload",)
 
 _USUAL_EPSILON: Final = 1.0
 _TOLD_SECONDS: Final = 0.5
+_BEST: Final = " (best for labels)"
 
 
 def plan(
@@ -139,7 +140,7 @@ def _list_methods(expected: dict[str, Any], compared: dict[str, Any]) -> str:
 
     rows = [
         (
-            f"{'* ' if one['default'] else '  '}{one['title']}{' (best for labels)' * bool(one.get('best_for_labels'))}",
+            f"{'* ' if one['default'] else '  '}{one['title']}{_BEST if one.get('best_for_labels') else ''}",
             _format_range(one),
             one["looks"] or "",
             duration(one["training_seconds"]),
