@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body, Query, Response
 from datalens_service.api.deps import ObjectId, Services, ServicesDep
 from datalens_service.api.pages.views import facts
 from datalens_service.api.pages.views.facts import dataset_facts
-from datalens_service.api.pages.views.planning import CHOICES, offer_encoders, read_form, suggest_request
+from datalens_service.api.pages.views.planning import CHOICES, offer_encoders, read_form, read_wanted, suggest_request
 from datalens_service.api.pages.views.rendering import PageRoute, Visitor, VisitorDep
 from datalens_service.api.schemas.common import PlanRead, TrainingRequest
 from datalens_service.base.errors import DatalensError, StateConflict
@@ -50,11 +50,12 @@ def plan_part(
     """Price the form, as a part of its page, with the very request that the button sends."""
     _ready(services, dataset_id)
     try:
-        training_request = TrainingRequest(dataset_id=dataset_id, spec=read_form(filled))
-        priced = pricing.price_request(services.database, visitor.tenant_id, dataset_id, training_request.spec)
+        accuracy, spec = read_wanted(filled), read_form(filled)
+        training_request = TrainingRequest(dataset_id=dataset_id, spec=spec)
+        priced = pricing.price_request(services.database, visitor.tenant_id, dataset_id, spec)
+        plan = PlanRead.from_priced(priced, accuracy)
     except DatalensError as error:
         return visitor.page("parts/plan_refused", detail=error.detail)
-    plan = PlanRead.from_priced(priced)
     return visitor.page(
         "parts/plan_cost",
         plan=plan,

@@ -23,6 +23,8 @@ Floats = NDArray[np.float64]
 REAL: Final = "real"
 TAIL: Final = 0.04
 """Share of left-out sets that may lie below a range, and above it."""
+_STANDS_FOR: Final = {"teach": "look"}
+"""A choice whose line serves another one of which too few sets were measured."""
 _RIDGE: Final = 0.3
 _LEAST_GAIN: Final = 0.02
 _FEWEST: Final = 6
@@ -120,7 +122,7 @@ def forecast(choice: str, facts: Facts, without: str | None = None) -> Range:
         without: A set whose rows are left out.
     """
     declared = facts.majority is not None
-    line = _fit(choice, declared, without)
+    line = _fit(choice, declared, without) or _fit(_STANDS_FOR.get(choice, choice), declared, without)
     guessing = 100 * facts.guessing
     if line is None:
         return Range(guessing, (guessing + 100) / 2, 100.0)

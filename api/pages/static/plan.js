@@ -8,13 +8,21 @@ export function startPlan() {
   const form = document.getElementById("plan");
   if (!form) return;
   const price = document.getElementById("price-part");
-  const { epsilon, method } = form.elements;
+  const { accuracy, epsilon, method } = form.elements;
   const range = document.getElementById("epsilon-range");
   let latest = 0;
   let waiting;
 
   range.addEventListener("input", () => (epsilon.value = range.value));
   epsilon.addEventListener("input", () => (range.value = epsilon.value));
+  const wanted = document.getElementById("accuracy-range");
+  wanted.addEventListener("input", () => (accuracy.value = wanted.value));
+  accuracy.addEventListener("input", () => (wanted.value = accuracy.value));
+  document.getElementById("target-part").addEventListener("click", (event) => {
+    if (!event.target.dataset.epsilon) return;
+    epsilon.value = event.target.dataset.epsilon;
+    epsilon.dispatchEvent(new Event("input", { bubbles: true }));
+  });
   form.addEventListener("change", (event) => {
     // Parameters of one choice are not those of another.
     if (event.target.name === "preset" && event.target.value !== "own") method.value = "";
@@ -57,6 +65,7 @@ export function startPlan() {
 /** What was said of the form as it was before. */
 function forget() {
   document.getElementById("verdict-part").replaceChildren();
+  document.getElementById("target-part").replaceChildren();
   document.getElementById("default-reason").textContent = "";
   for (const cell of document.querySelectorAll("#plan [data-offer] td")) cell.replaceChildren();
 }
@@ -69,6 +78,7 @@ function refuse(price, text) {
 function compare(found) {
   forget();
   document.getElementById("verdict-part").replaceChildren(...found.querySelectorAll("#verdict"));
+  document.getElementById("target-part").replaceChildren(...found.querySelectorAll("#target"));
   for (const offer of found.querySelectorAll("#offers tr")) {
     const cells = document.querySelectorAll(`#plan [data-offer="${offer.dataset.offer}"] td`);
     offer.querySelectorAll("td").forEach((figure, number) => cells[number]?.replaceChildren(...figure.childNodes));

@@ -46,10 +46,12 @@ def submit(
         asked = spec_options.with_encoders(client.upload_encoder)
         # A preset goes by its name, unless parameters of what it chooses are changed here.
         spec: Spec = build_spec(client, dataset_id, asked) if asked.changes_preset else asked.build_request()
+        plan = client.plan(dataset_id, spec)
         if dry_run:
-            _show_plan(client.plan(dataset_id, spec), service)
+            _show_plan(plan, service)
             return
-        accept = accept or accept_low_utility(lambda: _find_warning(client.plan(dataset_id, spec)))
+        output.say(output.format_facts(describe_expectation(plan.model_dump(exclude={"comparison"}))))
+        accept = accept or accept_low_utility(lambda: _find_warning(plan))
         job = client.submit(dataset_id, spec, priority=priority, accept_low_utility=accept)
         if wait:
             job = _follow(client, job.id)
