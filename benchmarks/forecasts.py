@@ -54,8 +54,9 @@ _CHOICES: Final = ("look", "teach", "classifier", "class_averages", "moments", "
 _STAGES: Final = (
     (("look", 1.0),),
     (("class_averages", 1.0), ("class_averages", 5.0)),
-    (("classifier", 1.0), ("look", 5.0), ("real", 0.0), ("teach", 5.0)),
-    (("teach", 1.0), ("classifier", 5.0)),
+    (("classifier", 1.0), ("look", 5.0), ("real", 0.0)),
+    (("teach", 5.0), ("classifier", 5.0)),
+    (("teach", 1.0),),
     (("moments", 1.0), ("moments", 5.0)),
 )
 """What is measured of one set after the other, the most telling first; real images have no ε."""
