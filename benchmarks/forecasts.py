@@ -201,12 +201,12 @@ def score_left_out(choice: str, *, declared: bool) -> list[Scored]:
 
     Args:
         choice: As in the table.
-        declared: True for shares of all images, with the frequencies of the classes as declared; False for means
-            over classes.
+        declared: True for shares of all images, with the frequencies of the classes as declared, of which somebody
+            who knows them reaches the most frequent class at least; False for means over classes.
     """
     scored = []
     for row in list_usable(choice):
-        reached = row.accuracy if declared else row.balanced
+        reached = max(row.accuracy, row.majority) if declared else row.balanced
         if reached is not None:
             told = forecast(choice, facts_of_row(row, declared=declared), without=row.dataset)
             scored.append(Scored(reached, told.low, told.high))

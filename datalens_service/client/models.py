@@ -282,7 +282,7 @@ class Alternative(ResponseModel):
 
 
 class Target(ResponseModel):
-    """What a wanted accuracy is expected to need."""
+    """The least ε that is expected to reach a wanted accuracy."""
 
     accuracy: float
     epsilon: Stated

@@ -1,4 +1,4 @@
-"""What an expectation means, in sentences: what a job is good for, and what would change that."""
+"""Advice on an expectation, in sentences: what a job is good for, and what would change that."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def _find_choice(spec: TrainingSpec, schema: Schema) -> str:
 
 
 def _is_of_auto(spec: TrainingSpec, schema: Schema, choice: str) -> bool:
-    """Tell whether the job is one that a choice of `auto` makes, by an encoder that was measured on such images."""
+    """Tell whether the job is one that a choice of auto makes, by an encoder that was measured on such images."""
     encoder = spec.method.public_inputs().encoder
     name = None if encoder is None else encoder.name
     known = {row.encoder for row in list_usable(choice) if (row.channels > 1) == (schema.channels > 1)}
@@ -185,7 +185,7 @@ def compare(
 
 
 def _find_best_labels(methods: Sequence[Alternative]) -> Alternative | None:
-    """Find a classifier that is expected to label better than what images of `auto` teach."""
+    """Find a classifier that is expected to label better than what images of auto teach."""
     taught = [one.accuracy_middle for one in methods if {DEFAULT_PRESET, TEACH} & set(one.choices)]
     classifier = next((one for one in methods if CLASSIFIER in one.choices), None)
     better = classifier is not None and classifier.accuracy_middle > max(taught, default=0.0)

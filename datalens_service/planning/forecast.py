@@ -110,14 +110,15 @@ class _Line(NamedTuple):
         known = float(np.concatenate([[min(numbers[0], self.greatest[0])], numbers[1:]]) @ self.weights)
         ends = known + wider * self.below, known, centre + wider * self.above
         low, middle, high = (1 / (1 + math.exp(-end)) for end in ends)
-        return low, middle, high, not outside.any()
+        # What is next to nothing may be nothing.
+        return low if low > 2 * _LEAST_GAIN else 0.0, middle, high, not outside.any()
 
 
 def forecast(choice: str, facts: Facts, without: str | None = None) -> Range:
     """Return the range that is expected of what learned.
 
     Args:
-        choice: A choice of `auto`, a baseline or real images, as in the table.
+        choice: A choice of auto, a baseline or real images, as in the table.
         facts: Those of the planned job.
         without: A set whose rows are left out.
     """

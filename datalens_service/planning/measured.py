@@ -37,7 +37,7 @@ class Measured(BaseModel):
     Attributes:
         made: True for images that code drew.
         shares: Frequencies of the classes.
-        choice: What learned: a choice of `auto`, a baseline, or `real` images, which have no ε.
+        choice: A choice of auto, a baseline, or real images, which have no ε.
         accuracy: Percent of right labels of real test images, by the standard CNN or the released classifier.
         balanced: The same as a mean over classes; None of a row that has none.
         discriminant: The same of the linear discriminant of the images; None where there are none.
@@ -89,7 +89,7 @@ class Measured(BaseModel):
 
 
 def read_rows() -> tuple[Measured, ...]:
-    """Read all rows."""
+    """Read the table; a file that has changed is read again."""
     return _read(TABLE.stat().st_mtime_ns) if TABLE.exists() else ()
 
 

@@ -12,7 +12,7 @@ from typing import Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from datalens_service.base.errors import UnreachableAccuracy
+from datalens_service.base.errors import InvalidSpec, UnreachableAccuracy
 from datalens_service.base.parsing import Stated, decimal_text
 from datalens_service.base.wording import speak
 from datalens_service.data.dataset import Schema
@@ -32,7 +32,7 @@ _MOST_UNITS: Final = 10_000_000
 
 
 class Target(BaseModel):
-    """What a wanted accuracy is expected to need."""
+    """The least ε that is expected to reach a wanted accuracy."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -50,7 +50,7 @@ class Target(BaseModel):
 
 
 class ForecastPlan(PlanSummary):
-    """The cost of a plan, and what is expected of it."""
+    """The cost of a plan, with an expectation of its results."""
 
     expectation: Expectation | None = None
     comparison: Comparison | None = None
@@ -66,9 +66,13 @@ def find_target(spec: TrainingSpec, schema: Schema, accuracy: float, shares: Sha
         shares: Declared frequencies of the classes.
 
     Raises:
+        InvalidSpec: Guessing gives as much.
         UnreachableAccuracy: No ε up to 10 is expected to reach it, in what was measured.
     """
     facts, delta = read_facts(spec, schema, shares), spec.delta_at(schema)
+    if accuracy <= 100 * facts.guessing:
+        given = f"{100 * facts.guessing:.0f} %"
+        raise InvalidSpec(f"⟦spec.accuracy⟧ must be above {given}, which naming the most frequent class always gives.")
     planned = mu_for_epsilon(spec.epsilon, delta)
 
     def at_epsilon(step: int) -> Facts:
