@@ -223,7 +223,7 @@ class PlanRead(BaseModel):
             budget_after=BudgetRead.from_account(priced.account_after) if priced.fits else None,
             expectation=expect(*asked, measure_machine(), shares),
             comparison=compare(*asked, measure_machine(), shares),
-            target=None if accuracy is None else find_target(*asked, accuracy, shares).spoken(),
+            target=None if accuracy is None else find_target(*asked, accuracy, shares),
         )
 
 

@@ -2,8 +2,8 @@
 
 A line is fitted through what jobs reached on all sets, by facts that are public: the evidence (μ of the budget times
 the units of a class), the number of classes, colours and pixels. It is fitted to the log-odds of the gain over
-guessing, so that nothing is below guessing or above certainty. How far sets lie from a line that was fitted without
-them says how wide a range is; nothing else is tuned. More evidence never lowers an end of a range.
+guessing, so that nothing is below guessing or above certainty. A range is as wide as the furthest set lay from a line
+that was fitted without it; nothing else is tuned. More evidence never lowers an end of a range.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from datalens_service.methods.facts import LEAST_EVIDENCE
 from datalens_service.planning.measured import Measured, read_rows
 from datalens_service.privacy.accounting import mu_for_epsilon
 
 Floats = NDArray[np.float64]
 
 REAL: Final = "real"
-TAIL: Final = 0.04
-"""Share of left-out sets that may lie below a range, and above it."""
 _STANDS_FOR: Final = {"teach": "look"}
 """A choice whose line serves another one of which too few sets were measured."""
 _RIDGE: Final = 0.3
@@ -55,10 +54,14 @@ class Facts(NamedTuple):
         """Return what naming one class always reaches, as a share."""
         return self.majority or 1 / self.classes
 
+    def amount(self, choice: str) -> float:
+        """Return how much there is to learn from; what real images teach does not depend on the budget."""
+        return self.per_class if choice == REAL else self.evidence
+
     def as_numbers(self, choice: str) -> list[float]:
-        """Return the numbers that a line weighs; what real images teach does not depend on the budget."""
+        """Return the numbers that a line weighs."""
         return [
-            math.log10(max(self.per_class if choice == REAL else self.evidence, 1.0)),
+            math.log10(max(self.amount(choice), 1.0)),
             1.0,
             math.log10(self.classes),
             float(self.coloured),
@@ -91,7 +94,7 @@ def facts_of_row(row: Measured, *, declared: bool) -> Facts:
 
 
 class _Line(NamedTuple):
-    """A fitted line, with quantiles of what left-out sets had beyond it, and the least and greatest facts."""
+    """A fitted line, with the most that left-out sets had below and above it, and the least and greatest facts."""
 
     choice: str
     weights: Floats
@@ -110,6 +113,9 @@ class _Line(NamedTuple):
         known = float(np.concatenate([[min(numbers[0], self.greatest[0])], numbers[1:]]) @ self.weights)
         ends = known + wider * self.below, known, centre + wider * self.above
         low, middle, high = (1 / (1 + math.exp(-end)) for end in ends)
+        # Below what is of any use, gains fall to nothing.
+        share = min(1.0, facts.amount(self.choice) / LEAST_EVIDENCE)
+        low, middle, high = share * low, share * middle, math.sqrt(share) * high
         # What is next to nothing may be nothing.
         return low if low > 2 * _LEAST_GAIN else 0.0, middle, high, not outside.any()
 
@@ -159,9 +165,10 @@ def _fit(choice: str, declared: bool, without: str | None) -> _Line | None:
             for name in sorted(names)
         ]
     )
-    below, above = np.quantile(beyond, [TAIL, 1 - TAIL])
     solved = _solve(numbers, found, weights)
-    return _Line(choice, solved, min(below, 0.0), max(above, 0.0), numbers.min(axis=0), numbers.max(axis=0))
+    return _Line(
+        choice, solved, min(beyond.min(), 0.0), max(beyond.max(), 0.0), numbers.min(axis=0), numbers.max(axis=0)
+    )
 
 
 def _solve(numbers: Floats, found: Floats, weights: Floats) -> Floats:

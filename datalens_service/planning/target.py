@@ -8,13 +8,12 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Callable
-from typing import Final, Self
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.base.errors import InvalidSpec, UnreachableAccuracy
 from datalens_service.base.parsing import Stated, decimal_text
-from datalens_service.base.wording import speak
 from datalens_service.data.dataset import Schema
 from datalens_service.planning.expectations import Shares, expect_range, read_facts
 from datalens_service.planning.forecast import Facts
@@ -43,10 +42,6 @@ class Target(BaseModel):
     units: int | None = Field(description="Units with which the ε of the plan is expected to reach it; null: unknown.")
     risk: str = Field(description="That ε in right guesses whether one unit was used.")
     sentence: str = Field(description="All of it as a sentence.")
-
-    def spoken(self) -> Self:
-        """Put the sentence in the words of its reader."""
-        return self.model_copy(update={"sentence": speak(self.sentence)})
 
 
 class ForecastPlan(PlanSummary):
@@ -87,7 +82,7 @@ def find_target(spec: TrainingSpec, schema: Schema, accuracy: float, shares: Sha
 
     units = _find_least(lambda count: reaches(at_units(count)), _MOST_UNITS)
     step = _find_least(lambda step: reaches(at_epsilon(step)), round(MOST_EPSILON * _STEPS))
-    enough = "" if units is None else f" At ⟦spec.epsilon⟧ {decimal_text(spec.epsilon)}, {_tell_units(units, schema)}."
+    enough = "" if units is None else f" At ε = {decimal_text(spec.epsilon)}, {_tell_units(units, schema)}."
     if step is None:
         most = expect_range(spec, schema, at_epsilon(round(MOST_EPSILON * _STEPS))).middle
         raise UnreachableAccuracy(

@@ -28,7 +28,7 @@ def tell_risk(word: str, charge: Charge) -> str:
 
     Args:
         word: The readers' word for one unit.
-        charge: Of one job, or of several.
+        charge: The charge of a job, or of all jobs.
     """
     advantage = membership_advantage(stated_mu(charge.units), charge.slack / SLACK_UNITS_PER_DELTA)
     most = math.ceil(Decimal(right_guesses(advantage)))

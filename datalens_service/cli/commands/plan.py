@@ -220,7 +220,7 @@ def _price_plan(spec_options: SpecOptions, schema: Schema, accuracy: float | Non
 
     shares = spec_options.read_shares()
     spec = spec_options.build_spec(schema)
-    target = None if accuracy is None else find_target(spec, schema, accuracy, shares).spoken()
+    target = None if accuracy is None else find_target(spec, schema, accuracy, shares)
     if target is not None and follow:
         spec = replace(spec_options, epsilon=target.epsilon).build_spec(schema)
     return build_forecast(spec, schema, shares).model_copy(update={"target": target})
