@@ -206,29 +206,40 @@ def score_left_out(choice: str, *, declared: bool) -> list[Scored]:
     """
     scored = []
     for row in list_usable(choice):
-        reached = max(row.accuracy, row.majority) if declared else row.balanced
+        reached = _read_reached(row, declared=declared)
         if reached is not None:
             told = forecast(choice, facts_of_row(row, declared=declared), without=row.dataset)
             scored.append(Scored(reached, told.low, told.high))
     return scored
 
 
-def score_earlier(choice: str) -> list[Scored]:
+def score_earlier(choice: str, *, declared: bool) -> list[Scored]:
     """The same results beside what plans said before these rows, of which some were of the same sets."""
-    told = {Cell(*(line[name] for name in Cell._fields)): line for line in read_results("forecasts") if "low" in line}
-    cells = {Cell(row.dataset, row.units, row.choice, row.epsilon): row for row in list_usable(choice)}
-    return [Scored(row.accuracy, told[cell]["low"], told[cell]["high"]) for cell, row in cells.items() if cell in told]
+    told = {Cell(*(line[name] for name in Cell._fields)): line for line in read_results("forecasts")}
+    scored = []
+    for row in list_usable(choice):
+        line = told.get(Cell(row.dataset, row.units, row.choice, row.epsilon))
+        reached = _read_reached(row, declared=declared)
+        if line is not None and reached is not None:
+            scored.append(Scored(reached, line["low"], line["high"]))
+    return scored
+
+
+def _read_reached(row: Measured, *, declared: bool) -> float | None:
+    return max(row.accuracy, row.majority) if declared else row.balanced
 
 
 def compare_scores() -> Iterator[dict[str, object]]:
     """Coverage and mean interval score of each choice, of these forecasts and of earlier ones."""
     for choice in ("look", "teach", "classifier", "class_averages", "real"):
-        by_kind = {
-            "averaged over classes": score_left_out(choice, declared=False),
-            "frequencies declared": score_left_out(choice, declared=True),
-            "earlier": score_earlier(choice),
-        }
-        yield {"choice": choice} | {kind: summarize(scored) for kind, scored in by_kind.items() if scored}
+        for declared in (False, True):
+            scored = {
+                "left_out": score_left_out(choice, declared=declared),
+                "earlier": score_earlier(choice, declared=declared),
+            }
+            yield {"choice": choice, "declared": declared} | {
+                kind: summarize(found) for kind, found in scored.items() if found
+            }
 
 
 def summarize(scored: Sequence[Scored]) -> dict[str, object]:
