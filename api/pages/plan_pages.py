@@ -52,8 +52,8 @@ def plan_part(
     try:
         accuracy, spec = read_wanted(filled), read_form(filled)
         training_request = TrainingRequest(dataset_id=dataset_id, spec=spec)
-        priced = pricing.price_request(services.database, visitor.tenant_id, dataset_id, spec)
-        plan, unreachable = _read_plan(priced, accuracy)
+        priced = pricing.price_request(services.database, visitor.tenant_id, dataset_id, spec, services.prices)
+        plan, unreachable = _read_plan(services, priced, accuracy)
     except DatalensError as error:
         return visitor.page("parts/plan_refused", detail=error.detail)
     return visitor.page(
@@ -68,12 +68,12 @@ def plan_part(
     )
 
 
-def _read_plan(priced: pricing.PricedRequest, accuracy: float | None) -> tuple[PlanRead, str]:
+def _read_plan(services: Services, priced: pricing.PricedRequest, accuracy: float | None) -> tuple[PlanRead, str]:
     """The plan, and why no ε is expected to reach the wanted accuracy, which changes no price."""
     try:
-        return PlanRead.from_priced(priced, accuracy), ""
+        return PlanRead.from_priced(priced, services.prices, accuracy), ""
     except UnreachableAccuracy as error:
-        return PlanRead.from_priced(priced), error.detail
+        return PlanRead.from_priced(priced, services.prices), error.detail
 
 
 def _public_sets(services: Services, visitor: Visitor, dataset_id: str) -> list[StoredDataset]:

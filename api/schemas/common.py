@@ -8,11 +8,8 @@ from pydantic import BaseModel, Field
 
 from datalens_service.api.addresses import Link
 from datalens_service.base.copies import copied
-from datalens_service.base.fields import Flag, Integer, Number, Strict
-from datalens_service.base.parsing import Stated
+from datalens_service.base.fields import Flag, Integer, Number, Stated, Strict
 from datalens_service.data.dataset import Schema
-from datalens_service.planning.expectations import compare, expect
-from datalens_service.planning.machine import measure_machine
 from datalens_service.planning.reached import Comparison, Expectation
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.planning.target import Target, find_target
@@ -20,6 +17,7 @@ from datalens_service.privacy.accounting import stated_mu
 from datalens_service.privacy.budget_advice import advise
 from datalens_service.privacy.guarantee import PrivacyUnit, account_guarantee
 from datalens_service.services.dataset_declaration import IDENTIFIER
+from datalens_service.services.prices import Prices
 from datalens_service.services.pricing import PricedRequest
 from datalens_service.spec import PlanSummary, TrainingSpec
 from datalens_service.store import paging
@@ -207,22 +205,22 @@ class PlanRead(BaseModel):
     target: Target | None = Field(default=None, description="What a wanted accuracy needs; null if none is wanted.")
 
     @classmethod
-    def from_priced(cls, priced: PricedRequest, accuracy: float | None = None) -> Self:
+    def from_priced(cls, priced: PricedRequest, prices: Prices, accuracy: float | None = None) -> Self:
         """The answer to a dry run, with times for a machine as fast as this one.
 
         Raises:
             UnreachableAccuracy: No ε is expected to reach the wanted accuracy.
         """
-        asked = (priced.spec, priced.schema)
-        shares = priced.class_shares
+        asked, shares = (priced.spec, priced.schema), priced.class_shares
+        expectation, comparison = prices.foresee(*asked, shares)
         return copied(
             cls,
             priced,
             cost=priced.price.spoken(),
             budget=BudgetRead.from_account(priced.account),
             budget_after=BudgetRead.from_account(priced.account_after) if priced.fits else None,
-            expectation=expect(*asked, measure_machine(), shares),
-            comparison=compare(*asked, measure_machine(), shares),
+            expectation=expectation,
+            comparison=comparison,
             target=None if accuracy is None else find_target(*asked, accuracy, shares),
         )
 

@@ -123,15 +123,6 @@ RULES: Final[dict[str, Rule]] = {
     "getMetrics": Rule(Scope.USAGE_READ, audited=False, cross_tenant=True),
     "getUsage": Rule(Scope.USAGE_READ, audited=False),
     "listAuditEntries": Rule(Scope.AUDIT_READ, audited=False),
-    "getRetention": Rule(Scope.USAGE_READ, audited=False),
-    "previewRetention": Rule(Scope.DATASETS_READ, audited=False),
-    # Noted with their days or numbers, in the transaction that sets them.
-    "setRetention": Rule(None, audited=False),
-    "setRetentionEverywhere": Rule(None, audited=False, cross_tenant=True),
-    "setTenantQuotas": Rule(None, audited=False, cross_tenant=True),
-    "listTenants": Rule(None, audited=False, cross_tenant=True),
-    "getTenant": Rule(None, audited=False, cross_tenant=True),
-    "removeTenant": Rule(None, audited=False, cross_tenant=True),
     # The pages: what they change is a request of its own to the operations above.
     "showDatasets": Rule(Scope.DATASETS_READ, audited=False),
     "showUploadForm": Rule(Scope.DATASETS_WRITE, audited=False),
@@ -156,8 +147,6 @@ RULES: Final[dict[str, Rule]] = {
     "showWebhook": Rule(Scope.WEBHOOKS_WRITE, audited=False),
     "showAuditEntries": Rule(Scope.AUDIT_READ, audited=False),
     "showUsage": Rule(Scope.USAGE_READ, audited=False),
-    "showRetention": Rule(None, audited=False),
-    "showTenants": Rule(None, audited=False, cross_tenant=True),
 }
 """By operation id."""
 

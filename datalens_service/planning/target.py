@@ -13,7 +13,8 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.base.errors import InvalidSpec, UnreachableAccuracy
-from datalens_service.base.parsing import Stated, decimal_text
+from datalens_service.base.fields import Stated
+from datalens_service.base.parsing import decimal_text
 from datalens_service.data.dataset import Schema
 from datalens_service.planning.expectations import Shares, expect_range, read_facts
 from datalens_service.planning.forecast import Facts

@@ -55,12 +55,11 @@ def plan(
     With --top-k and --noise-stddev: how many images DataLens teachers may vote on. With --data: the whole plan of a
     method or preset on that data set. With --accuracy as well: the least ε that is expected to reach it.
     """
-    from datalens_service.services import encoders
-
     if planned.epsilon is None and (accuracy is None or data is None):
         raise InvalidSpec("Name --epsilon, or --data and the --accuracy that is wanted.")
-    spec_options = SpecOptions(**{**vars(planned), "epsilon": planned.epsilon or _USUAL_EPSILON})
-    spec_options = spec_options.with_encoders(lambda path: encoders.read(path).model_dump())
+    spec_options = SpecOptions(**{**vars(planned), "epsilon": planned.epsilon or _USUAL_EPSILON}).with_encoders(
+        _read_encoder
+    )
     if data is None:
         allowance = _compute_allowance(spec_options, top_k, noise_stddev)
         output.show(allowance, output.format_facts(_describe_allowance(allowance)), as_json=as_json)
@@ -206,6 +205,12 @@ def _describe_allowance(allowance: VoteAllowance) -> dict[str, object]:
         "ε at plan": allowance.epsilon_at_plan,
         "δ": allowance.delta,
     }
+
+
+def _read_encoder(path: Path) -> dict[str, Any]:
+    from datalens_service.services import encoders
+
+    return encoders.read(path).model_dump()
 
 
 def _read_schema(data: Path, choices: ReadingChoices) -> Schema:
