@@ -20,7 +20,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from datalens_service.evaluation.metrics.discriminant import label_by_pixels
 from datalens_service.evaluation.metrics.outcome import Score
 from datalens_service.methods import AnyMethod
 from datalens_service.models.classifiers.classifier import Classifier
+from datalens_service.models.generators.generator import Generator
 from datalens_service.planning.forecast import facts_of_row, forecast, list_usable
 from datalens_service.planning.job_names import choose
 from datalens_service.planning.machine import measure_machine
@@ -47,14 +48,15 @@ from datalens_service.training import run
 DELTA: Final = 1e-5
 _MOST_RECORDS, _TEST_IMAGES, _DRAWN = 5_000, 1_000, 5_000
 _SETS: Final = (
-    "digits", "bars", "bccd", "signs", "cells", "products", "lesions", "textures", "shapes", "scans", "scenes", "dots",
-    "smiles64", "cifar10", "glyphs", "mnist", "fashion_mnist",
+    "digits", "bars", "bccd", "signs", "scans", "lesions", "textures", "cells", "products", "shapes", "dots", "glyphs",
+    "scenes", "smiles64", "mnist", "fashion_mnist", "cifar10",
 )  # fmt: skip
 _CHOICES: Final = ("look", "teach", "classifier", "class_averages", "moments", "real")
 _STAGES: Final = (
     (("look", 1.0),),
     (("class_averages", 1.0), ("class_averages", 5.0)),
-    (("classifier", 1.0), ("look", 5.0), ("real", 0.0)),
+    (("classifier", 1.0), ("look", 5.0)),
+    (("real", 0.0),),
     (("teach", 5.0), ("classifier", 5.0)),
     (("teach", 1.0),),
     (("moments", 1.0), ("moments", 5.0)),
@@ -153,7 +155,7 @@ def _score(cell: Cell, method: AnyMethod | None, data: Dataset) -> tuple[Score, 
         if isinstance(model, Classifier):
             trained = time.process_time()
             return Score.from_labels(model.predict(data.test.images).argmax(axis=1), data.test.labels), None, trained
-        images, labels = model.draw_training_set(_DRAWN, seed=0)
+        images, labels = cast(Generator, model).draw_training_set(_DRAWN, seed=0)
     trained, classes = time.process_time(), data.schema.num_classes
     network = downstream.trained(images, labels, classes, seed=0, device="cpu")
     linear = label_by_pixels(images, labels, data.test.images, classes)

@@ -116,5 +116,5 @@ def _tell_units(units: int, schema: Schema) -> str:
 
 
 def _round_up(units: int) -> int:
-    digits = 10 ** max(0, len(str(units)) - 2)
+    digits: int = 10 ** max(0, len(str(units)) - 2)
     return math.ceil(units / digits) * digits
