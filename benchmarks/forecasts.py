@@ -27,7 +27,7 @@ import numpy as np
 from benchmarks.environment import PARTITION_KEY, SCHEMAS, provenance, public_set
 from benchmarks.kept_results import print_result, read_results
 from benchmarks.made_sets import MADE
-from datalens_service.data.dataset import Dataset, Split
+from datalens_service.data.dataset import Dataset, Images, Split
 from datalens_service.data.digits import digits
 from datalens_service.evaluation.metrics import downstream
 from datalens_service.evaluation.metrics.baselines import class_average_score
@@ -148,7 +148,8 @@ def _score(cell: Cell, method: AnyMethod | None, data: Dataset) -> tuple[Score, 
     if cell.choice == "class_averages":
         budget = {"epsilon": cell.epsilon, "delta": DELTA}
         return class_average_score(data.train, data.test, data.schema, seed=0, **budget), None, time.process_time()
-    images, labels = data.train.images, data.train.labels
+    images: Images = data.train.images
+    labels: downstream.Targets = data.train.labels
     if method is not None:
         spec = TrainingSpec(method=method, epsilon=cell.epsilon, delta=DELTA, seed=0)
         model = run(spec, data, account=UnchargedAccount()).model

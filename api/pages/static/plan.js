@@ -83,9 +83,24 @@ function compare(found) {
     const cells = document.querySelectorAll(`#plan [data-offer="${offer.dataset.offer}"] td`);
     offer.querySelectorAll("td").forEach((figure, number) => cells[number]?.replaceChildren(...figure.childNodes));
   }
+  place(found.getElementById("offers")?.dataset.first);
   const reason = found.querySelector('[data-offer="reason"]');
   if (reason) document.getElementById("default-reason").textContent = reason.textContent;
   found.getElementById("offers")?.remove();
+}
+
+/** One offer stands first, and the one that stood there before goes back. No other row moves, so that none loses focus. */
+function place(name) {
+  const body = document.querySelector("#plan .offers tbody");
+  const promoted = body.querySelector("[data-place]");
+  if (promoted && promoted.dataset.offer !== name) {
+    body.querySelector(`[data-offer="${promoted.dataset.place}"]`).before(promoted);
+    delete promoted.dataset.place;
+  }
+  const row = name && body.querySelector(`[data-offer="${name}"]`);
+  if (!row || row.dataset.place) return;
+  row.dataset.place = row.nextElementSibling.dataset.offer;
+  body.prepend(row);
 }
 
 /** An uploaded encoder becomes the one that is chosen. */
