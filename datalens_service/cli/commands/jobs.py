@@ -46,12 +46,11 @@ def submit(
         asked = spec_options.with_encoders(client.upload_encoder)
         # A preset goes by its name, unless parameters of what it chooses are changed here.
         spec: Spec = build_spec(client, dataset_id, asked) if asked.changes_preset else asked.build_request()
-        plan = client.plan(dataset_id, spec)
         if dry_run:
-            _show_plan(plan, service)
+            _show_plan(client.plan(dataset_id, spec), service)
             return
-        output.say(output.format_facts(describe_expectation(plan.model_dump(exclude={"comparison"}))))
-        accept = accept or accept_low_utility(lambda: _find_warning(plan))
+        warning = _say_forecast(client, dataset_id, spec)
+        accept = accept or accept_low_utility(lambda: warning)
         job = client.submit(dataset_id, spec, priority=priority, accept_low_utility=accept)
         if wait:
             job = _follow(client, job.id)
@@ -161,7 +160,14 @@ def _exit_if_failed(job: Job) -> None:
         raise typer.Exit(ExitCode.JOB_FAILED)
 
 
-def _find_warning(plan: PlanInfo) -> str:
+def _say_forecast(client: Client, dataset_id: str, spec: Spec) -> str:
+    """Print what is expected of a job, and return the warning of its plan."""
+    try:
+        plan = client.plan(dataset_id, spec)
+    except ClientError:
+        # The submission, which was asked for, says what is wrong.
+        return ""
+    output.say(output.format_facts(describe_expectation(plan.model_dump(exclude={"comparison"}))))
     return plan.expectation.warning if plan.expectation else ""
 
 
