@@ -19,6 +19,8 @@ _WITH_CROPS: Final = 4
 """An image and its crops."""
 _TRAINED_IMAGE: Final = 4.8e-4
 """Seconds of the standard CNN per image of 28×28 pixels and step."""
+_STEP: Final = 5e-3
+"""Seconds of a step beside its images."""
 _ENCODED_IMAGE: Final = 0.008
 _FIDELITY_SECONDS: Final = 10.0
 _FILES_SECONDS: Final = 3.0
@@ -57,6 +59,6 @@ def _expect_evaluation(spec: TrainingSpec, schema: Schema) -> float:
     settings = spec.evaluation.bounded_for(schema)
     trainings = (1 + settings.floors + settings.ceiling) * settings.repetitions
     pixels = min(schema.height * schema.width, _SMALL) / _DIMENSIONS
-    seconds = _TRAINED_IMAGE * pixels * settings.steps * settings.batch_size
+    seconds = settings.steps * (_STEP + _TRAINED_IMAGE * pixels * settings.batch_size)
     seconds += _ENCODED_IMAGE * min(settings.synthetic_images, MOST_ENCODED) * settings.stronger_classifier
     return seconds * trainings + _FIDELITY_SECONDS * len(settings.fidelity)
