@@ -50,6 +50,7 @@ from datalens_service.api.rest import (
     health,
     jobs,
     plans,
+    released_images,
     releases,
     uploads,
     webhooks,
@@ -62,6 +63,7 @@ from datalens_service.api.uploads.tus import TusHeaders
 from datalens_service.base import logs
 from datalens_service.base.errors import InvalidInput
 from datalens_service.base.settings import Settings
+from datalens_service.data.export.content_credentials import ContentCredentials
 from datalens_service.services import ingestion
 from datalens_service.services.claims import parse_grants
 from datalens_service.services.ledger_check import LedgerCheck
@@ -87,6 +89,7 @@ _KEYED: Final = (
     generators,
     classifiers,
     access,
+    released_images,
     webhooks,
 )
 """Operations that need a key, all of them."""
@@ -213,7 +216,7 @@ def _open(settings: Settings, stopping: threading.Event) -> Services:
         readiness=readiness,
         artifacts=artifacts,
         dispatcher=dispatcher,
-        synthetic=SyntheticFiles(artifacts, key, settings.data_dir),
+        synthetic=SyntheticFiles(artifacts, key, settings.data_dir, ContentCredentials.from_settings(settings)),
         predictions=predictions,
         signing_key=key.public,
         limits=RequestLimits(settings),
