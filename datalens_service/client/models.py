@@ -28,6 +28,42 @@ class _Ending(ResponseModel):
         return self.state in ENDED
 
 
+class Actor(ResponseModel):
+    """A key, or a person who signs in elsewhere. "local" is a command on the machine of the service."""
+
+    id: str
+    name: str | None
+
+
+class JournalEntry(ResponseModel):
+    """An entry of the audit journal: who did what to which object, and what came of it."""
+
+    seq: int
+    at: datetime
+    actor: str
+    actor_name: str | None = None
+    action: str
+    object_id: str | None
+    outcome: int
+    detail: str
+    previous_hash: str
+    hash: str
+
+
+class LedgerEntry(ResponseModel):
+    """An entry of the ledger of an account. `submitted_by` is for keys that may read the audit journal."""
+
+    seq: int
+    at: datetime
+    kind: str
+    job_id: str | None = None
+    submitted_by: Actor | None = None
+    step: int | None = None
+    label: str = ""
+    units: int
+    hash: str
+
+
 class Budget(ResponseModel):
     """The lifetime account of a dataset: spends rounded up, what remains rounded down."""
 
@@ -346,6 +382,7 @@ class AuditInfo(_Ending):
     attacks: tuple[str, ...]
     references: int
     progress: Progress
+    submitted_by: Actor | None = None
     created_at: datetime
     finished_at: datetime | None
     waiting_reason: str | None = None
@@ -369,6 +406,7 @@ class Job(_Ending):
     spec: dict[str, Any]
     cost: Cost
     privacy: JobPrivacy
+    submitted_by: Actor | None = None
     created_at: datetime
     started_at: datetime | None
     released_at: datetime | None = None

@@ -183,6 +183,7 @@ def _show_job(job: Job, service: Service) -> None:
         "name": job.name,
         "state": job.state,
         "data set": job.dataset_id,
+        "submitted by": output.name_actor(job.submitted_by),
         "method": _method(job),
         "ε": f"{job.privacy.epsilon_spent} spent of {job.privacy.epsilon_limit}",
         "δ": job.privacy.delta,
