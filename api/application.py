@@ -16,7 +16,7 @@ from starlette.routing import Mount, Route
 from api.addresses import address, rooted_at
 from api.deps import READINESS_CONNECTIONS, Services, caller
 from api.http.file_responses import StaticFolder
-from api.http.middleware import BodyLimit, ReaderVoice, RequestLog
+from api.http.middleware import SHARED, BodyLimit, ReaderVoice, RequestLog
 from api.http.reverse_proxy import ReverseProxy
 from api.http.strictness import refuse_unknown
 from api.openapi import document
@@ -27,6 +27,8 @@ from api.pages import (
     job_pages,
     plan_pages,
     public_pages,
+    release_pages,
+    shared_pages,
     single_sign_on,
 )
 from api.pages.views import rendering
@@ -86,6 +88,7 @@ _KEYED: Final = (
     encoders,
     generators,
     classifiers,
+    releases,
     access,
     webhooks,
 )
@@ -102,14 +105,15 @@ _OTHERS: Final = (
     image_pages,
     job_pages,
     administration_pages,
-    releases,
+    release_pages,
+    shared_pages,
 )
 
 _TELEMETRY: Final[TelemetryConfig] = {
     # FastAPI would send messages and stacks of exceptions to OpenTelemetry; a message may quote what was uploaded.
     "logs": False,
-    # A signed download address is a secret.
-    "exclude": lambda scope: b"signature=" in scope.get("query_string", b""),
+    # A signed download address is a secret, and so is the link of a partner.
+    "exclude": lambda scope: b"signature=" in scope.get("query_string", b"") or SHARED in scope.get("path", ""),
 }
 
 

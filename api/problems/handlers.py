@@ -41,6 +41,8 @@ _KINDS: Final = {
     "/jobs/{job_id}": "labels",
     "/api-keys": "key",
     "/webhooks": "webhook",
+    "/releases/{release_id}": "release",
+    "/releases/{release_id}/links": "link",
     "/webhooks/{webhook_id}": "webhook",
     "/audits": "audit",
     "/synthetic": "download",

@@ -123,6 +123,11 @@ TERMS: Final[dict[str, Term]] = {
     "key.role": _member("role", "Role"),
     "key.scopes": _unlisted("scopes"),
     "key.expires_at": _member("expires_at", "Ends after days", "--days"),
+    # A release, and a new link to it.
+    "release.title": _member("title", "Title"),
+    "release.license": _member("license", "Licence"),
+    "link.partner": _member("partner", "Whom is it for?"),
+    "link.expires_at": _member("expires_at", "Ends after days", "--days"),
     # A new webhook.
     "webhook.url": _field("url", "Address"),
     "webhook.events": _field("events", "Events"),

@@ -20,6 +20,7 @@ from datalens_service.cli.commands import (
     plugins,
     predict,
     prepare,
+    releases,
     serve,
     train,
     verify,
@@ -93,6 +94,7 @@ app.command()(verify.verify)
 for command in (downloads.files, downloads.download, downloads.report, downloads.push):
     jobs.app.command()(command)
 app.add_typer(jobs.app, name="jobs")
+app.add_typer(releases.app, name="releases")
 app.add_typer(audits.app, name="audits")
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(keys.app, name="keys")

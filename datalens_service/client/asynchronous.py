@@ -122,6 +122,13 @@ class AsyncClient(_Threads):
     download_report = _awaited(Client.download_report)
     download_samples = _awaited(Client.download_samples)
 
+    releases = _iterated(Client.releases)
+    get_release = _awaited(Client.get_release)
+    update_release = _awaited(Client.update_release)
+    share_release = _awaited(Client.share_release)
+    release_links = _awaited(Client.release_links)
+    revoke_release_link = _awaited(Client.revoke_release_link)
+
     classifiers = _iterated(Client.classifiers)
     get_classifier = _awaited(Client.get_classifier)
     predict = _awaited(Client.predict)

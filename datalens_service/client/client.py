@@ -7,10 +7,11 @@ from datalens_service.client.audits import AuditOperations
 from datalens_service.client.classifiers import ClassifierOperations
 from datalens_service.client.datasets import DatasetOperations
 from datalens_service.client.jobs import JobOperations
+from datalens_service.client.releases import ReleaseOperations
 from datalens_service.client.transport import DEFAULT_URL, Transport
 
 
-class Client(DatasetOperations, JobOperations, ClassifierOperations, AuditOperations):
+class Client(DatasetOperations, JobOperations, ReleaseOperations, ClassifierOperations, AuditOperations):
     """A connection to one service.
 
     Args:

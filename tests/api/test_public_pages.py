@@ -33,9 +33,14 @@ def pages(
     monkeypatch.setattr(api_builders, "report", reports.__getitem__)
     ids = one_of_everything(client, services, dataset_id, tmp_path)
     other = released(client, tmp_path, dataset_id)
+    links = f"/v1/releases/{ids['release_id']}/links"
+    secret = client.post(links, json={"partner": "a clinic"}).json()["url"].rpartition("/")[2]
     waiting = client.post("/v1/datasets", files={"file": npz()}, data={"epsilon": "1"}).json()["id"]
     sign_in(client)
-    places = [path.format_map({**ids, "slug": "not-found", "name": "", "granted": ""}) for path in paths("GET")]
+    places = [
+        path.format_map({**ids, "slug": "not-found", "name": "", "granted": "", "secret": secret})
+        for path in paths("GET")
+    ]
     seen = {place: client.get(place).text for place in [*places, f"/datasets/{waiting}"] if place[:4] != "/v1/"}
     seen[COMPARED] = client.get(f"/jobs/compare?job={ids['job_id']}&job={other}").text
     return {place: page for place, page in seen.items() if "<main" in page}

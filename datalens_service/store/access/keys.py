@@ -1,16 +1,11 @@
-"""API keys: `dlk_` + 36 characters of base62 (214 bits) + `_` + CRC-32 in hexadecimal.
+"""API keys: `dlk_` + a secret that is shown once (`shown_secrets.py`) + `_` + CRC-32 in hexadecimal.
 
-Shown once, kept as SHA-256. The first eight characters find the row; the remaining 166 bits are the secret. The
-checksum lets a client, or a scanner for leaked secrets, tell a typing error from a revoked key.
+The checksum lets a client, or a scanner for leaked secrets, tell a typing error from a revoked key.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import re
-import secrets
-import string
 import zlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -24,6 +19,7 @@ from sqlalchemy.orm import Session
 from datalens_service.base.copies import copied
 from datalens_service.base.errors import InvalidInput, StateConflict, Unauthorized
 from datalens_service.store.access.roles import Role, Scope, checked_scopes
+from datalens_service.store.access.shown_secrets import PATTERN, PREFIX_LENGTH, digest, draw_secret, matches
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.rows import copy_row, get_or_refuse
@@ -33,11 +29,8 @@ from datalens_service.store.schema.tables import DEFAULT_TENANT, PRESENT, ApiKey
 SINGLE_SIGN_ON_PREFIX: Final = "sso:"
 """Prefix in rows of people who sign in elsewhere; no key contains a colon, so no key matches such a row."""
 
-_ALPHABET = string.digits + string.ascii_letters
-_LENGTH = 36
-_PREFIX_LENGTH = 8
 _BY_PREFIX = select(ApiKeyRow.__table__, PRESENT.label("read_at")).where(ApiKeyRow.prefix == bindparam("prefix"))
-_FORM = re.compile(rf"dlk_([0-9A-Za-z]{{{_LENGTH}}})_([0-9a-f]{{8}})")
+_FORM = re.compile(rf"dlk_({PATTERN})_([0-9a-f]{{8}})")
 
 
 @dataclass(frozen=True)
@@ -143,9 +136,8 @@ def verify(connection: Connection, plain: str) -> ApiKey:
     form = _FORM.fullmatch(plain)
     if form is None or form[2] != _checksum(form[1]):
         raise Unauthorized("This is not an API key; it starts with dlk_ and is copied in full.")
-    row: Any = connection.execute(_BY_PREFIX, {"prefix": form[1][:_PREFIX_LENGTH]}).one_or_none()
-    # Compared even if there is no row, so that time does not tell a known prefix from an unknown one.
-    same = hmac.compare_digest(row.sha256 if row is not None else "", _digest(plain))
+    row: Any = connection.execute(_BY_PREFIX, {"prefix": form[1][:PREFIX_LENGTH]}).one_or_none()
+    same = matches(None if row is None else row.sha256, plain)
     if row is None or not same or not works(row, row.read_at):
         raise Unauthorized("This API key is unknown or was revoked, or has expired.")
     return ApiKey.from_row(row)
@@ -193,14 +185,14 @@ def _added(session: Session, requested: KeyRequest) -> tuple[ApiKey, str]:
     get_or_refuse(session, TenantRow, requested.tenant_id, "tenant")
     if requested.expires_at is not None and requested.expires_at <= read_database_clock(session):
         raise InvalidInput("⟦key.expires_at⟧ lies in the past.")
-    body = "".join(secrets.choice(_ALPHABET) for _ in range(_LENGTH))
+    body = draw_secret()
     plain = f"dlk_{body}_{_checksum(body)}"
     row = ApiKeyRow(
         id=f"key_{uuid4().hex}",
         tenant_id=requested.tenant_id,
         name=requested.name,
-        prefix=body[:_PREFIX_LENGTH],
-        sha256=_digest(plain),
+        prefix=body[:PREFIX_LENGTH],
+        sha256=digest(plain),
         role=requested.role,
         scopes=None if requested.scopes is None else " ".join(sorted(requested.scopes)),
         requests_per_minute=requested.requests_per_minute,
@@ -219,7 +211,3 @@ def works(row: ApiKeyRow, now: datetime) -> bool:
 
 def _checksum(body: str) -> str:
     return f"{zlib.crc32(body.encode()):08x}"
-
-
-def _digest(plain: str) -> str:
-    return hashlib.sha256(plain.encode()).hexdigest()

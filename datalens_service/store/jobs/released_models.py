@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from datalens_service.base.errors import NotFound
 from datalens_service.store.database import Database
 from datalens_service.store.paging import StoredPage, list_page
-from datalens_service.store.rows import copy_row
+from datalens_service.store.rows import copy_row, get_or_refuse
 from datalens_service.store.schema.service_tables import CLASSIFIER, GENERATOR, ReleasedModelRow
 from datalens_service.store.schema.tables import JobRow
 
@@ -33,6 +33,8 @@ class StoredModel:
 
     Attributes:
         job_id: The job that made it; None for an imported one.
+        title: Public name that its owner gave the release; may be empty.
+        license: SPDX id of the terms for whoever gets it by a link, or `other`.
     """
 
     id: str
@@ -43,6 +45,8 @@ class StoredModel:
     sha256: str | None
     created_at: datetime
     kind: str = GENERATOR
+    title: str = ""
+    license: str = "other"
 
     @property
     def imported(self) -> bool:
@@ -100,6 +104,22 @@ def get(database: Database, model_id: str, kind: str = GENERATOR) -> StoredModel
         row = session.get(ReleasedModelRow, model_id)
         if row is None or row.kind != kind:
             raise NotFound(f"There is no such {kind}.")
+        return StoredModel.from_row(row)
+
+
+def find(database: Database, model_id: str) -> StoredModel:
+    """Return a model of any kind."""
+    with database.session() as session:
+        return StoredModel.from_row(get_or_refuse(session, ReleasedModelRow, model_id, "release"))
+
+
+def describe(database: Database, model_id: str, *, title: str | None = None, license: str | None = None) -> StoredModel:
+    """Give a release its public title and licence; what is None stays as it is."""
+    with database.transaction() as session:
+        row = get_or_refuse(session, ReleasedModelRow, model_id, "release")
+        row.title = row.title if title is None else title
+        row.license = row.license if license is None else license
+        session.flush()
         return StoredModel.from_row(row)
 
 
