@@ -154,6 +154,7 @@ def one_of_everything(client: Any, services: Services, dataset_id: str, folder: 
     upload = client.post("/v1/uploads", headers={"Upload-Length": "8", "Tus-Resumable": "1.0.0"})
     audit = audits.create(services.database, dataset_id=dataset_id, request=REHEARSAL, attacked_job_id=job_id)
     links = f"/v1/releases/{released_models.build_id(job_id)}/links"
+    shared = client.post(links, json={"partner": "a clinic"}).json()
     return {
         "audit_id": audit.job.id,
         "dataset_id": dataset_id,
@@ -164,7 +165,8 @@ def one_of_everything(client: Any, services: Services, dataset_id: str, folder: 
         "delivery_id": delivery.id,
         "generator_id": released_models.build_id(job_id),
         "release_id": released_models.build_id(job_id),
-        "link_id": client.post(links, json={"partner": "a clinic"}).json()["link"]["id"],
+        "link_id": shared["link"]["id"],
+        "secret": shared["url"].rpartition("/")[2],
         "classifier_id": released_models.build_id(classifier, released_models.CLASSIFIER),
     }
 

@@ -81,9 +81,7 @@ def ids(client: TestClient, services: Services, dataset_id: str, tmp_path: Path)
     leases.finish(services.database, claimed(services, failed), JobState.FAILED, {"type": "out-of-memory"})
     ids = one_of_everything(client, services, dataset_id, tmp_path)
     signed = client.post(f"/v1/jobs/{ids['job_id']}/artifacts/generator.safetensors:sign").json()["url"]
-    link = client.post(f"/v1/releases/{ids['release_id']}/links", json={"partner": "a clinic"}).json()["url"]
-    secrets = {"granted": signed.removeprefix(f"{ROOT}/v1/downloads/"), "secret": link.removeprefix(f"{ROOT}/shared/")}
-    return {**ids, "slug": "not-found", **secrets}
+    return {**ids, "slug": "not-found", "granted": signed.removeprefix(f"{ROOT}/v1/downloads/")}
 
 
 @pytest.fixture
