@@ -4,8 +4,8 @@ from typing import Final
 
 from fastapi import APIRouter, Response
 
-from api.deps import After, ObjectId, ServicesDep
-from api.pages.views.rendering import RELEASES, PageRoute, VisitorDep
+from datalens_service.api.deps import After, ObjectId, ServicesDep
+from datalens_service.api.pages.views.rendering import RELEASES, PageRoute, VisitorDep
 from datalens_service.data.export import WRITERS
 from datalens_service.data.export.licence import LICENCES
 from datalens_service.services.releases import read_release

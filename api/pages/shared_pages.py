@@ -9,12 +9,12 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from api.deps import Services, ServicesDep
-from api.http.file_responses import file_response
-from api.http.middleware import SHARED
-from api.pages.views.rendering import SharedRoute, page
-from api.released_jobs import SelectionDep, images_file, stored_file
-from api.rest.artifacts import FileName
+from datalens_service.api.deps import Services, ServicesDep
+from datalens_service.api.http.file_responses import file_response
+from datalens_service.api.http.middleware import SHARED
+from datalens_service.api.pages.views.rendering import SharedRoute, page
+from datalens_service.api.released_jobs import SelectionDep, images_file, stored_file
+from datalens_service.api.rest.artifacts import FileName
 from datalens_service.base.errors import NotFound, StateConflict, Unauthorized
 from datalens_service.data.export import WRITERS
 from datalens_service.services.releases import SAMPLES, Release, read_release

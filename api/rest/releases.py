@@ -4,13 +4,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Response, status
 
-from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep
-from api.http.middleware import SHARED
-from api.http.strictness import StrictRoute
-from api.openapi import examples
-from api.openapi.document import ok, problems
-from api.schemas.common import Page
-from api.schemas.releases import (
+from datalens_service.api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep
+from datalens_service.api.http.middleware import SHARED
+from datalens_service.api.http.strictness import StrictRoute
+from datalens_service.api.openapi import examples
+from datalens_service.api.openapi.document import ok, problems
+from datalens_service.api.schemas.common import Page
+from datalens_service.api.schemas.releases import (
     ReleaseChanges,
     ReleaseLinkCreate,
     ReleaseLinkCreated,

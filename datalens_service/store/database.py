@@ -27,7 +27,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
-import migrations
+from datalens_service import migrations
 from datalens_service.base.clock import utc_now  # noqa: TID251 (SQLite has no clock but this machine's)
 from datalens_service.base.errors import InvalidInput, StoreUnavailable
 from datalens_service.store import patience

@@ -14,8 +14,8 @@ from api_builders import npz, one_of_everything, released, report_of, sign_in
 from starlette.testclient import TestClient
 from test_root_path import paths
 
-from api.deps import Services
-from api.pages.views.formatting import marked
+from datalens_service.api.deps import Services
+from datalens_service.api.pages.views.formatting import marked
 from datalens_service.evaluation.metrics import METRICS
 
 HINT = re.compile(r'<details class="why">.*?</details>', re.DOTALL)
@@ -35,10 +35,7 @@ def pages(
     other = released(client, tmp_path, dataset_id)
     waiting = client.post("/v1/datasets", files={"file": npz()}, data={"epsilon": "1"}).json()["id"]
     sign_in(client)
-    places = [
-        path.format_map({**ids, "slug": "not-found", "name": "", "granted": ""})
-        for path in paths("GET")
-    ]
+    places = [path.format_map({**ids, "slug": "not-found", "name": "", "granted": ""}) for path in paths("GET")]
     seen = {place: client.get(place).text for place in [*places, f"/datasets/{waiting}"] if place[:4] != "/v1/"}
     seen[COMPARED] = client.get(f"/jobs/compare?job={ids['job_id']}&job={other}").text
     return {place: page for place, page in seen.items() if "<main" in page}

@@ -13,8 +13,8 @@ from api_builders import a_classifier, another_caller, bearer, browser, released
 from sqlalchemy import text, update
 from starlette.testclient import TestClient
 
-from api.application import _TELEMETRY
-from api.deps import Services
+from datalens_service.api.application import _TELEMETRY
+from datalens_service.api.deps import Services
 from datalens_service.base.settings import Settings
 from datalens_service.report.release_summary import summarize_release
 from datalens_service.store.access.keys import KeyRequest

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from api.http import middleware
+from datalens_service.api.http import middleware
 from datalens_service.base.settings import Settings
 from datalens_service.cli import http_protocol
 from datalens_service.store.datasets.upload_sessions import partial_files

@@ -37,10 +37,10 @@ from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.account_summary import AccountSummary, entries, summarize_account
 from datalens_service.store.ledger.chain_verification import verify_chain
 from datalens_service.store.schema.tables import AggregateRow, JobRow, ReleasedStateRow
+from datalens_service.workers.process.fork_server import ForkedProcess
 from deployments.fork_servers import fork_server, start_program
 from deployments.forked_programs import ForkedProgram
 from deployments.hold import Hold
-from workers.process.fork_server import ForkedProcess
 
 CLASSES = ("bright", "dark")
 EVALUATION = {"epochs": 1, "synthetic_images": 200, "seeds": 1}
@@ -254,7 +254,7 @@ class Deployment:
         return process
 
     def start_job(self, *arguments: str) -> ForkedProcess:
-        """`workers.run_job`, forked as a worker does it."""
+        """`datalens_service.workers.run_job`, forked as a worker does it."""
         with self.log.open("ab") as log:
             process = fork_server().fork(arguments, self.environment, log.fileno(), log.fileno())
         self._jobs.append(process)

@@ -72,7 +72,7 @@ class ForkServer:
             return self._ready
 
     def fork(self, arguments: Sequence[str], environment: Mapping[str, str], output: int, errors: int) -> ForkedProcess:
-        """Start `workers.run_job` in a process of its own."""
+        """Start `datalens_service.workers.run_job` in a process of its own."""
         ours, theirs = socket.socketpair()
         with suppress(OSError):
             with theirs, self._turn:
@@ -91,7 +91,7 @@ class ForkServer:
         self._control, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "workers.fork_jobs"],
+                [sys.executable, "-P", "-m", "datalens_service.workers.fork_jobs"],
                 stdin=theirs.fileno(),
                 start_new_session=True,
                 env=WAITS_ASLEEP | _GPU_UNTOUCHED | os.environ,

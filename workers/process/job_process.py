@@ -13,7 +13,7 @@ from datalens_service.store.database import Database
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.jobs.leases import Lease
-from workers.process.fork_server import WAITS_ASLEEP, ForkServer
+from datalens_service.workers.process.fork_server import WAITS_ASLEEP, ForkServer
 
 _TOKEN_BYTES = 32
 _STANDARD_ERROR = 2
@@ -25,7 +25,7 @@ def announce(lease: Lease) -> None:
 
 
 class JobProcess:
-    """A process `workers.run_job --token TOKEN JOB_ID` in a session of its own, so that all of it can be killed.
+    """A process `datalens_service.workers.run_job --token TOKEN JOB_ID` in a session of its own, so that all of it can be killed.
 
     It runs under a lease that was claimed before it was started. Until it has adopted the lease, `hold` renews it.
     The process announces that on its standard output: a file, not a pipe, so that it outlives either side.
