@@ -24,12 +24,15 @@ EOF
 
 FROM build AS wheel
 
-COPY README.md LICENSE ./
+COPY README.md LICENSE CHANGELOG.md ./
+COPY scripts/version.py scripts/long_description.py scripts/
 COPY datalens_service datalens_service
 COPY api api
 COPY workers workers
 COPY migrations migrations
-RUN /opt/datalens/bin/pip wheel --no-deps --wheel-dir /wheel .
+# Of the source, which has no git here: --build-arg VERSION=$(scripts/version.py). Without it, the commit is not named.
+ARG VERSION=
+RUN BUILD_VERSION="$VERSION" /opt/datalens/bin/pip wheel --no-deps --wheel-dir /wheel .
 
 
 FROM build AS build-api

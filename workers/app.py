@@ -1,4 +1,4 @@
-"""The Celery application: `celery -A datalens_service.workers.app worker --concurrency 1 --without-gossip --without-mingle`.
+"""The Celery application: `celery -A datalens_service.workers.app worker --concurrency 1 …` (docs/deploy.md).
 
 Celery only wakes workers. Which job runs where, how often it was tried and whether it was cancelled is in the
 database, so every setting here may lose or repeat a message, but none may start a job unasked.

@@ -1,4 +1,6 @@
-"""Do the Celery workers of this machine live? `python -m datalens_service.workers.process.health` exits with 0 if they do.
+"""Do the Celery workers of this machine live?
+
+`python -m datalens_service.workers.process.health` exits with 0 if they do.
 
 Alive is a worker whose loop turns, whatever broker and database do: a restart would not help those, and would
 interrupt a job. Each worker touches a file of its own, which it keeps locked, so that the files of dead workers are

@@ -1,4 +1,6 @@
-"""The local supervisor: `python -m datalens_service.workers.process.supervisor [--parent PID]`. No broker, the database is the queue.
+"""The local supervisor, without a broker: the database is the queue.
+
+`python -m datalens_service.workers.process.supervisor [--parent PID]`
 
 Several may run on one database: claims decide who gets a job. A supervisor that is killed leaves its job
 processes running; they hold their leases themselves, and the next supervisor counts them.

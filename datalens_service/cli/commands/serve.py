@@ -179,7 +179,7 @@ def _run_supervisor(settings: Settings, server: ApiServer) -> Generator[None]:
 
 
 class _Supervisor:
-    """`python -m datalens_service.workers.process.supervisor` as a child; if it dies, the API stops, too, instead of collecting jobs."""
+    """`workers.process.supervisor` as a child; if it dies, the API stops, too, instead of collecting jobs."""
 
     def __init__(self, settings: Settings, server: ApiServer) -> None:
         self._server = server
