@@ -2,7 +2,7 @@
 
 from typing import Annotated, Final
 
-from fastapi import Depends, Query, Request, Response
+from fastapi import Depends, Path, Query, Request, Response
 
 from datalens_service.api.deps import ObjectId, Services, ServicesDep
 from datalens_service.api.http.file_responses import file_response
@@ -56,6 +56,7 @@ def _making(job: Job, kind: str) -> Job:
     return job
 
 
+FileName = Annotated[str, Path(max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="Of a file.")]
 Released = Annotated[Job, Depends(released)]
 Drawing = Annotated[Job, Depends(drawing)]
 Labelling = Annotated[Job, Depends(labelling)]

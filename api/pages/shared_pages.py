@@ -13,8 +13,7 @@ from datalens_service.api.deps import Services, ServicesDep
 from datalens_service.api.http.file_responses import file_response
 from datalens_service.api.http.middleware import SHARED
 from datalens_service.api.pages.views.rendering import SharedRoute, page
-from datalens_service.api.released_jobs import SelectionDep, images_file, stored_file
-from datalens_service.api.rest.artifacts import FileName
+from datalens_service.api.released_jobs import FileName, SelectionDep, images_file, stored_file
 from datalens_service.base.errors import NotFound, StateConflict, Unauthorized
 from datalens_service.data.export import WRITERS
 from datalens_service.services.releases import SAMPLES, Release, read_release

@@ -254,7 +254,7 @@ class Deployment:
         return process
 
     def start_job(self, *arguments: str) -> ForkedProcess:
-        """`datalens_service.workers.run_job`, forked as a worker does it."""
+        """`workers.run_job`, forked as a worker does it."""
         with self.log.open("ab") as log:
             process = fork_server().fork(arguments, self.environment, log.fileno(), log.fileno())
         self._jobs.append(process)

@@ -72,7 +72,7 @@ class ForkServer:
             return self._ready
 
     def fork(self, arguments: Sequence[str], environment: Mapping[str, str], output: int, errors: int) -> ForkedProcess:
-        """Start `datalens_service.workers.run_job` in a process of its own."""
+        """Start `workers.run_job` in a process of its own."""
         ours, theirs = socket.socketpair()
         with suppress(OSError):
             with theirs, self._turn:

@@ -25,7 +25,7 @@ def announce(lease: Lease) -> None:
 
 
 class JobProcess:
-    """A process `datalens_service.workers.run_job --token TOKEN JOB_ID` in a session of its own, so that all of it can be killed.
+    """A process `workers.run_job --token TOKEN JOB_ID` in a session of its own, so that all of it can be killed.
 
     It runs under a lease that was claimed before it was started. Until it has adopted the lease, `hold` renews it.
     The process announces that on its standard output: a file, not a pipe, so that it outlives either side.

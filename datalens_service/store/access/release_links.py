@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 from uuid import uuid4
 
-from sqlalchemy import Row, bindparam, func, select
+from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session
 
 from datalens_service.base.clock import to_second
@@ -104,9 +104,10 @@ def verify(database: Database, secret: str) -> ReleaseLink:
 
 def _find(database: Database, secret: str) -> ReleaseLink | None:
     with database.session() as session:
-        found: Row[Any] | None = session.execute(_BY_PREFIX, {"prefix": secret[:PREFIX_LENGTH]}).one_or_none()
-        same = matches(None if found is None else found.ReleaseLinkRow.sha256, secret)
-        return ReleaseLink.from_row(*found) if found is not None and same else None
+        found = session.execute(_BY_PREFIX, {"prefix": secret[:PREFIX_LENGTH]}).one_or_none()
+        row, key_revoked_at, now = found or (None, None, None)
+        same = matches(row and row.sha256, secret)
+        return ReleaseLink.from_row(row, key_revoked_at, now) if row and now and same else None
 
 
 def get(database: Database, link_id: str) -> ReleaseLink:
