@@ -65,6 +65,12 @@ CLONES: Final[Json] = {
     "cheaper": {"summary": "Another ε and another seed", "value": {"epsilon": 0.5, "seed": 1}},
 }
 ADDRESSES: Final[Json] = {"hour": {"summary": "For an hour", "value": {"expires_in": 3600}}}
+DECISIONS: Final[Json] = {
+    "decided": {
+        "summary": "With a reason",
+        "value": {"reason": "Report read on 12 January; agreed with the data protection officer."},
+    }
+}
 RELEASE_CHANGES: Final[Json] = {
     "described": {
         "summary": "A title and a licence",

@@ -49,7 +49,7 @@ def open_link(secret: str, request: Request, services: ServicesDep) -> Generator
     """Find what a link opens: here is the one door.
 
     Raises:
-        NotFound: It is unknown, or has ended; nothing tells which.
+        NotFound: It is unknown, has ended, or its release was withheld; nothing tells which.
         RateLimited: It is used too often, or its address tries too many wrong ones.
     """
     link = _verify(secret, request, services)
@@ -57,8 +57,10 @@ def open_link(secret: str, request: Request, services: ServicesDep) -> Generator
         with services.database.connection() as connection:
             services.limits.count_tenant(link.tenant_id, quotas.read_requests_per_minute(connection, link.tenant_id))
         model = released_models.find(services.database, link.release_id)
-        release = read_release(services.database, services.artifacts, model)
-        yield Shared(services.database, link, release, jobs.get(services.database, model.job_id or ""))
+        job = jobs.get(services.database, model.job_id or "")
+        if job.is_held:
+            raise NotFound(_ENDED)
+        yield Shared(services.database, link, read_release(services.database, services.artifacts, model), job)
 
 
 def _verify(secret: str, request: Request, services: Services) -> ReleaseLink:

@@ -36,6 +36,8 @@ _RETRY_AFTER_SECONDS: Final = 30
 _KINDS: Final = {
     "/jobs": "spec",
     ":clone": "spec",
+    ":release": "decision",
+    ":withhold": "decision",
     "privacy:raise": "raise",
     "/datasets/{dataset_id}": "labels",
     "/jobs/{job_id}": "labels",

@@ -111,6 +111,9 @@ TERMS: Final[dict[str, Term]] = {
     "spec.device": _unlisted("device", "--device"),
     "spec.public_data": _member("public_data", "Start from public images"),
     "spec.priority": _unlisted("priority", "--priority"),
+    "spec.release": _member("release", "A second person decides"),
+    # A decision about a result.
+    "decision.reason": _member("reason", "Why"),
     # Names, tags and notes of what there is.
     "labels.name": _member("name", "Name"),
     "labels.tags": _member("tags", "Tags, with commas between", "--tag"),

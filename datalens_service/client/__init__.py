@@ -20,6 +20,7 @@ from datalens_service.client.client import Client
 from datalens_service.client.errors import ClientError, ServiceUnreachable
 from datalens_service.client.jobs import JobHandle
 from datalens_service.client.models import (
+    ApprovalInfo,
     AuditInfo,
     BadFile,
     Budget,
@@ -51,6 +52,7 @@ from datalens_service.client.transport import DEFAULT_URL, is_loopback
 
 __all__ = [
     "DEFAULT_URL",
+    "ApprovalInfo",
     "AsyncClient",
     "AsyncJobHandle",
     "Audience",

@@ -109,6 +109,8 @@ class AsyncClient(_Threads):
     get_job = _bound(Client.get_job)
     update_job = _bound(Client.update_job)
     cancel = _bound(Client.cancel)
+    release_job = _bound(Client.release_job)
+    withhold_job = _bound(Client.withhold_job)
     pause = _bound(Client.pause)
     resume = _bound(Client.resume)
     wait = _bound(Client.wait)

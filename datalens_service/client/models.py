@@ -393,6 +393,16 @@ class AuditInfo(_Ending):
     links: dict[str, str | None] = {}
 
 
+class ApprovalInfo(ResponseModel):
+    """The decision of a second person about the result of a job."""
+
+    state: Literal["waiting", "released", "withheld"]
+    submitted_by: str | None
+    decided_by: str | None
+    decided_at: datetime | None
+    reason: str | None
+
+
 class Job(_Ending):
     """A job as it was when it was read."""
 
@@ -414,6 +424,7 @@ class Job(_Ending):
     """The time at which its images became ready; they may still be measured. None until then."""
     finished_at: datetime | None
     waiting_reason: str | None = None
+    approval: ApprovalInfo | None = None
     error: dict[str, Any] | None
     links: dict[str, str | None] = {}
     """Addresses of possible actions and of results."""

@@ -17,12 +17,16 @@ def submit_job(
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
     idempotency_key: str | None = None,
     priority: int = DEFAULT_PRIORITY,
+    submitted_by: str | None = None,
+    needs_approval: bool = False,
 ) -> Job:
     """Accept a job at its price. Its row and its reservation are written in one transaction.
 
     Args:
         max_attempts: Lost workers in a row without a stored step before it fails.
         idempotency_key: Chosen by the client; the same key with the same request is the same job.
+        submitted_by: The key that submits it.
+        needs_approval: True if a second person decides about its result.
 
     Raises:
         BudgetExceeded: Less remains than it costs; nothing was kept.
@@ -41,6 +45,8 @@ def submit_job(
         queue=dispatcher.queue(priced.spec.device),
         priority=priority,
         name=default_name(priced.asked),
+        submitted_by=submitted_by,
+        needs_approval=needs_approval,
     )
     dispatcher.submitted(job.id, job.queue)
     return job

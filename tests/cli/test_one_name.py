@@ -18,6 +18,7 @@ from datalens_service.api.rest import downloads, generators
 from datalens_service.api.schemas.audits import AuditRequest
 from datalens_service.api.schemas.common import TrainingRequest
 from datalens_service.api.schemas.datasets import ConfirmationRequest
+from datalens_service.api.schemas.jobs import Decision
 from datalens_service.api.schemas.releases import ReleaseChanges, ReleaseLinkCreate
 from datalens_service.cli.option_groups import EARLIER_NAMES
 from datalens_service.client import Client
@@ -50,6 +51,8 @@ MEMBERS = {
     "audits submit": JOB | members(AuditRequest),
     "datasets upload": UPLOAD,
     "datasets confirm": members(ConfirmationRequest),
+    "jobs release": members(Decision),
+    "jobs withhold": members(Decision),
     "releases label": members(ReleaseChanges),
     "releases share": members(ReleaseLinkCreate),
 }

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from datalens_service.base.copies import copied
 from datalens_service.base.errors import InvalidInput, StateConflict, Unauthorized
-from datalens_service.store.access.roles import Role, Scope, checked_scopes
+from datalens_service.store.access.roles import Role, Scope, checked_scopes, stored_role, stored_scopes
 from datalens_service.store.access.shown_secrets import PATTERN, PREFIX_LENGTH, digest, draw_secret, matches
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
@@ -39,6 +39,7 @@ class ApiKey:
 
     Attributes:
         prefix: The first characters behind `dlk_`, to recognise it by.
+        made_by: The key with which it was made; None for one that was made on the machine of the service.
         requests_per_minute: Limit of its own; None takes that of the deployment.
         concurrent_requests: The same for requests at once.
     """
@@ -49,6 +50,7 @@ class ApiKey:
     tenant_id: str
     role: Role
     scopes: frozenset[Scope]
+    made_by: str | None
     requests_per_minute: int | None
     concurrent_requests: int | None
     created_at: datetime
@@ -63,7 +65,7 @@ class ApiKey:
     @classmethod
     def from_row(cls, row: ApiKeyRow) -> ApiKey:
         """A copy of the row, without the hash."""
-        role = Role(row.role)
+        role = Role.STEWARD if row.is_steward else Role(row.role)
         named = None if row.scopes is None else [Scope(scope) for scope in row.scopes.split()]
         return copy_row(cls, row, role=role, scopes=checked_scopes(role, named))
 
@@ -79,6 +81,7 @@ class KeyRequest:
     requests_per_minute: int | None = None
     concurrent_requests: int | None = None
     expires_at: datetime | None = None
+    made_by: str | None = None
 
 
 def create(database: Database, requested: KeyRequest | str) -> tuple[ApiKey, str]:
@@ -109,8 +112,11 @@ def create_first(database: Database, name: str, keep: Callable[[str], None]) -> 
         return plain
 
 
-def rotate(database: Database, key_id: str, overlap: timedelta) -> tuple[ApiKey, str]:
+def rotate(database: Database, key_id: str, overlap: timedelta, made_by: str | None = None) -> tuple[ApiKey, str]:
     """A key like this one, which goes on working for `overlap` and no longer.
+
+    Args:
+        made_by: The key whose holder asked for it, and sees it.
 
     Raises:
         StateConflict: It was revoked or has expired, or belongs to single sign-on.
@@ -122,7 +128,8 @@ def rotate(database: Database, key_id: str, overlap: timedelta) -> tuple[ApiKey,
         like = ApiKey.from_row(old)
         if like.single_sign_on:
             raise StateConflict("This is access by single sign-on, without a key; create a key instead.")
-        new = _added(session, copied(KeyRequest, like, scopes=None if old.scopes is None else like.scopes))
+        scopes = None if old.scopes is None else like.scopes
+        new = _added(session, copied(KeyRequest, like, scopes=scopes, made_by=made_by))
         old.expires_at = min(now + overlap, old.expires_at or now + overlap)
         return new
 
@@ -187,14 +194,17 @@ def _added(session: Session, requested: KeyRequest) -> tuple[ApiKey, str]:
         raise InvalidInput("⟦key.expires_at⟧ lies in the past.")
     body = draw_secret()
     plain = f"dlk_{body}_{_checksum(body)}"
+    role, is_steward = stored_role(requested.role)
     row = ApiKeyRow(
         id=f"key_{uuid4().hex}",
         tenant_id=requested.tenant_id,
         name=requested.name,
         prefix=body[:PREFIX_LENGTH],
         sha256=digest(plain),
-        role=requested.role,
-        scopes=None if requested.scopes is None else " ".join(sorted(requested.scopes)),
+        role=role,
+        is_steward=is_steward,
+        made_by=requested.made_by,
+        scopes=stored_scopes(requested.role, requested.scopes),
         requests_per_minute=requested.requests_per_minute,
         concurrent_requests=requested.concurrent_requests,
         expires_at=requested.expires_at,

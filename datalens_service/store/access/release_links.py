@@ -106,7 +106,7 @@ def _find(database: Database, secret: str) -> ReleaseLink | None:
     with database.session() as session:
         found = session.execute(_BY_PREFIX, {"prefix": secret[:PREFIX_LENGTH]}).one_or_none()
         row, key_revoked_at, now = found or (None, None, None)
-        same = matches(row and row.sha256, secret)
+        same = matches(None if row is None else row.sha256, secret)
         return ReleaseLink.from_row(row, key_revoked_at, now) if row and now and same else None
 
 

@@ -46,6 +46,7 @@ from datalens_service.store.jobs import events, released_models
 from datalens_service.store.jobs.events import EventType
 from datalens_service.store.jobs.idempotency import earlier_job, key_conflict, request_fingerprint, scoped
 from datalens_service.store.jobs.job_filter import JobFilter
+from datalens_service.store.jobs.released_models import Approval
 from datalens_service.store.ledger import ledger, released_states
 from datalens_service.store.ledger.recovery import check_log, in_step_with_log
 from datalens_service.store.paging import StoredPage, list_page
@@ -130,6 +131,16 @@ class Job:
     tags: tuple[str, ...] = ()
     notes: str = ""
     lease_until: datetime | None = None
+    submitted_by: str | None = None
+    approval: Approval | None = None
+    decided_by: str | None = None
+    decided_at: datetime | None = None
+    decision_reason: str | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """Return True if its result waits for a second person, or was withheld."""
+        return self.approval not in (None, Approval.RELEASED)
 
     def is_silent(self, now: datetime) -> bool:
         """Return True if the worker that holds the job has not renewed its lease.
@@ -143,7 +154,8 @@ class Job:
     def from_row(cls, row: JobRow) -> Job:
         """A copy of the row."""
         progress = Progress(row.phase, row.progress_value, row.progress_maximum, row.phase_start, row.phase_started_at)
-        return copy_row(cls, row, state=JobState(row.state), progress=progress, tags=tuple(row.tags))
+        approval = None if row.approval is None else Approval(row.approval)
+        return copy_row(cls, row, state=JobState(row.state), progress=progress, tags=tuple(row.tags), approval=approval)
 
 
 def create(
@@ -160,13 +172,18 @@ def create(
     queue: str | None = None,
     priority: int = DEFAULT_PRIORITY,
     name: str = "",
+    submitted_by: str | None = None,
+    needs_approval: bool = False,
 ) -> Job:
     """Accept a job and reserve its budget, both or neither.
 
     Args:
+        submitted_by: The key that submits it.
+        needs_approval: True if a second person decides about its result.
         units: Ledger units of the whole plan; its slack is that of `plan`.
     """
-    fingerprint = request_fingerprint(dataset_id, spec)
+    # The same spec without approval is another request.
+    fingerprint = request_fingerprint(dataset_id, {**spec, "needs_approval": True} if needs_approval else spec)
 
     def submit(session: Session) -> Job:
         dataset, account = lock_dataset(session, dataset_id)
@@ -182,6 +199,7 @@ def create(
         row.result, row.price, row.plan = result, price, plan.model_dump(mode="json")
         row.max_attempts, row.idempotency_key, row.queue = max_attempts, key, queue
         row.priority, row.name = priority, name
+        row.submitted_by, row.approval = submitted_by, Approval.WAITING if needs_approval else None
         session.add(row)
         session.flush()
         ledger.reserve(session, account, row, units, plan.slack)

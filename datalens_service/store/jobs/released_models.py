@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, Final
 from uuid import uuid4
 
-from sqlalchemy import select
+from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
 from datalens_service.base.errors import NotFound
@@ -25,6 +26,21 @@ __all__ = ["CLASSIFIER", "GENERATOR", "StoredModel"]
 
 _PREFIXES: Final = {GENERATOR: "gen", CLASSIFIER: "clf"}
 _ANY_PREFIX: Final = "mod"
+
+
+class Approval(StrEnum):
+    """The decision of a second person about the result of a job; `approvals.py` draws its arrows."""
+
+    WAITING = "waiting"
+    """Nobody has decided."""
+    RELEASED = "released"
+    """It is handed out like that of any job."""
+    WITHHELD = "withheld"
+    """It is handed out to nobody."""
+
+
+HELD: Final = (Approval.WAITING, Approval.WITHHELD)
+"""Decisions by which a result is handed out to nobody."""
 
 
 @dataclass(frozen=True)
@@ -126,8 +142,9 @@ def describe(database: Database, model_id: str, *, title: str | None = None, lic
 def list_models(
     database: Database, tenant_id: str, *, kind: str | None = None, limit: int = 50, cursor: str | None = None
 ) -> StoredPage[StoredModel]:
-    """Models of a tenant, newest first."""
-    query = select(ReleasedModelRow).where(ReleasedModelRow.tenant_id == tenant_id)
+    """Models of a tenant that nobody holds back, newest first."""
+    held = exists().where(JobRow.id == ReleasedModelRow.job_id, JobRow.approval.in_(HELD))
+    query = select(ReleasedModelRow).where(ReleasedModelRow.tenant_id == tenant_id, ~held)
     if kind is not None:
         query = query.where(ReleasedModelRow.kind == kind)
     with database.session() as session:
