@@ -1,5 +1,6 @@
-"""A release is shared with a partner, who has neither a key nor scripts."""
+"""A second person releases a result, which is shared with a partner, who has neither a key nor scripts."""
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import PATIENCE_MILLISECONDS
 from tests.browser.visitor import DESK, JOB_MILLISECONDS, Visitor
-from tests.cli.service import RunningService
+from tests.cli.service import DATALENS, RunningService
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
 NARROW = {"width": 390, "height": 844}
@@ -26,6 +27,40 @@ def partner(chromium: Browser, service: RunningService, screenshots: Path) -> It
     assert made.complaints == []
 
 
+@pytest.fixture
+def steward(chromium: Browser, service: RunningService, screenshots: Path) -> Iterator[Visitor]:
+    """A second person, whose key was made on the machine of the service."""
+    made = subprocess.run(
+        [*DATALENS, "keys", "create", "--name", "Sue", "--role", "steward", "--data-dir", str(service.data_dir)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    context = chromium.new_context(base_url=service.url, viewport=DESK, reduced_motion="reduce")
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE_MILLISECONDS)
+    page.goto("/sign-in")
+    page.get_by_label("API key").fill(made.stdout.strip())
+    page.get_by_role("button", name="Sign in").click()
+    visitor = Visitor(page, service, screenshots)
+    yield visitor
+    context.close()
+    assert visitor.complaints == []
+
+
+def decide(steward: Visitor, job: str) -> None:
+    """Read what others would read, and release it with a reason."""
+    page = steward.page
+    page.goto("/jobs")
+    expect(page.get_by_text("waits for a second person").first).to_be_visible()
+    page.goto(f"/jobs/{job}")
+    expect(page.get_by_text("right in at most")).to_be_visible()
+    steward.shows("39-steward-decides")
+    page.get_by_role("button", name="Release it…").click()
+    page.get_by_label("Why").fill("Report read; agreed with the data protection officer.")
+    with page.expect_navigation():
+        page.get_by_role("button", name="Release it", exact=True).click()
+    expect(page.get_by_text("Released by Sue")).to_be_visible()
+
+
 def share(owner: Page, name: str) -> str:
     """Make a link on the page of a release; its address."""
     owner.get_by_role("button", name="New link").click()
@@ -37,13 +72,19 @@ def share(owner: Page, name: str) -> str:
 
 
 def test_a_partner_opens_one_release_by_a_link_and_downloads_it_without_a_script(
-    owner: Visitor, partner: Visitor, upload: Path, tmp_path: Path
+    owner: Visitor, steward: Visitor, partner: Visitor, upload: Path, tmp_path: Path
 ) -> None:
     page = owner.page
     dataset = owner.upload(upload)
     page.goto(f"/datasets/{dataset}/new-job")
-    owner.submit()
+    page.get_by_text("More settings").click()
+    page.get_by_label("A second person decides").check()
+    job = owner.submit()
     expect(page.locator("#live")).not_to_have_attribute("data-again", "2", timeout=JOB_MILLISECONDS)
+    expect(page.get_by_text("a second person decides")).to_be_visible()
+    expect(page.get_by_role("button", name="Release it…")).to_have_count(0)
+    owner.shows("38-job-waits-for-a-second-person")
+    decide(steward, job)
     page.get_by_role("link", name="Releases").click()
     owner.shows("40-releases")
     page.get_by_role("link", name="Share it").first.click()

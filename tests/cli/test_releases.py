@@ -22,14 +22,29 @@ def get(url: str) -> bytes:
         return bytes(answer.read())
 
 
+def release_by_a_second_person(datalens: Run, datalens_json: Run, service: RunningService, job_id: str) -> None:
+    """Whoever submitted is refused, and gets nothing before."""
+    decision = (job_id, "--reason", "Report read; agreed.")
+    for command in (("release", *decision), ("withhold", *decision), ("download", job_id, "--out", "images.npz")):
+        refused = datalens("jobs", *command, *service.access)
+        assert refused.exit_code != 0
+        assert "second person" in refused.output
+    made = ("create", "--name", "Sue", "--role", "steward", "--data-dir", service.data_dir)
+    steward = ("--url", service.url, "--api-key", datalens_json("keys", *made)["api_key"])
+    withheld = datalens_json("jobs", "withhold", *decision, *steward)["approval"]
+    assert (withheld["state"], withheld["reason"]) == ("withheld", "Report read; agreed.")
+    assert "released Report read; agreed." in datalens("jobs", "release", *decision, *steward).stdout
+
+
 def test_a_partner_gets_one_release_by_an_address_verifies_it_and_takes_500_images_of_one_class(
     datalens: Run, datalens_json: Run, service: RunningService, npz: Path, tmp_path: Path
 ) -> None:
     asked = ("upload", "--confirm-classes", npz, "--epsilon", 5)
     dataset_id = datalens_json("datasets", *asked, *service.access)["id"]
     submitted = ("submit", dataset_id, "--epsilon", 2, *QUICK, "--synthetic-images", 40, "--wait")
-    job_id = datalens_json("jobs", *submitted, *service.access)["id"]
+    job_id = datalens_json("jobs", *submitted, "--release", "after_approval", *service.access)["id"]
     release_id = job_id.replace("job", "gen", 1)
+    release_by_a_second_person(datalens, datalens_json, service, job_id)
     assert release_id in [one["id"] for one in datalens_json("releases", "list", *service.access)["items"]]
     label = ("--title", f"Shapes of {job_id}", "--license", "CC-BY-4.0")
     datalens_json("releases", "label", job_id, *label, *service.access)
