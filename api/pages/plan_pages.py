@@ -55,10 +55,12 @@ def plan_part(
         # Browsers leave it out when it is not ticked.
         ticked = {name: ReleaseMode(filled.pop(name)) for name in ("release",) if name in filled}
         training_request = TrainingRequest(dataset_id=dataset_id, spec=read_form(filled), **ticked)
-        priced = pricing.price_request(services.database, visitor.tenant_id, dataset_id, training_request.spec)
+        priced = pricing.price_request(
+            services.database, visitor.tenant_id, dataset_id, training_request.spec, services.prices
+        )
     except DatalensError as error:
         return visitor.page("parts/plan_refused", detail=error.detail)
-    plan = PlanRead.from_priced(priced)
+    plan = PlanRead.from_priced(priced, services.prices)
     return visitor.page(
         "parts/plan_cost",
         plan=plan,

@@ -32,7 +32,7 @@ NOT_RUN = {
     r"hf auth login|datalens jobs push \S+ --repository ": "needs an account at Hugging Face; test_hub.py pushes",
     r"datalens jobs (release|withhold) ": "needs a second person; tests/cli/test_releases.py",
     r"python -m benchmarks": "measures for minutes to days; tests/test_benchmarks.py",
-    r"scripts/(test( --fast)?|check)$|\.ci/(matrix|stranger)$|\.venv/bin/python -m pytest ": "is what runs these tests",
+    r"scripts/(test( --fast)?|check)$|\.ci/(matrix|stranger|run)$|\.venv/bin/python -m pytest ": "is what runs these tests",
     r"scripts/(inventory|docs)\b": "run by .ci/run; by tests/browser/test_site.py",
     r"scripts/(soak|chaos|schemathesis|privacy-gate)\b": "looks for rare events for minutes to days",
     r"(\.venv/bin/)?python -m datalens_service\.api\.documents$": "changes files; tests compare them with its output",
@@ -42,6 +42,7 @@ NOT_RUN = {
     r"datalens (COMMAND --help|--install-completion)$": "stands for all commands; changes the reader's shell",
     r"datalens audits submit$": "names the command, which then asks for a data set or a job",
     r"python -m datalens_service\.workers\.(run_job|process)\b": "what workers start; tests/workers, tests/contract",
+    r"scripts/version\.py$": "tells the version of a checkout; tests/test_version.py",
     r"celery (inspect|control)$": "named because it does not work",
 }
 """Commands that no test can type, and why. Their syntax and their options are checked."""

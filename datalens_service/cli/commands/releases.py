@@ -1,7 +1,9 @@
 """`datalens releases`: what was released, and links by which partners get it."""
 
+from __future__ import annotations
+
 from datetime import timedelta
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,7 +13,9 @@ from datalens_service.cli.option_groups import Commands
 from datalens_service.cli.options import build_integer_parser
 from datalens_service.cli.review import confirm
 from datalens_service.cli.service import SERVICE, Service, find_release
-from datalens_service.client import ReleaseInfo
+
+if TYPE_CHECKING:
+    from datalens_service.client import ReleaseInfo
 
 app = Commands(help="What was released, and links by which partners get it.", no_args_is_help=True)
 

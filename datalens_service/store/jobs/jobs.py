@@ -51,7 +51,7 @@ from datalens_service.store.ledger import ledger, released_states
 from datalens_service.store.ledger.recovery import check_log, in_step_with_log
 from datalens_service.store.paging import StoredPage, list_page
 from datalens_service.store.rows import copy_row, get_or_refuse
-from datalens_service.store.schema.tables import DEFAULT_PRIORITY, AccountRow, DatasetRow, JobRow
+from datalens_service.store.schema.tables import DEFAULT_PRIORITY, JOB_FORMAT, AccountRow, DatasetRow, JobRow
 
 DEFAULT_MAX_ATTEMPTS = 3
 _ALL = JobFilter()
@@ -130,6 +130,7 @@ class Job:
     name: str = ""
     tags: tuple[str, ...] = ()
     notes: str = ""
+    format: int = JOB_FORMAT
     lease_until: datetime | None = None
     submitted_by: str | None = None
     approval: Approval | None = None
