@@ -52,6 +52,7 @@ from datalens_service.api.rest import (
     health,
     jobs,
     plans,
+    released_images,
     releases,
     uploads,
     webhooks,
@@ -64,6 +65,7 @@ from datalens_service.api.uploads.tus import TusHeaders
 from datalens_service.base import logs
 from datalens_service.base.errors import InvalidInput
 from datalens_service.base.settings import Settings
+from datalens_service.data.export.content_credentials import ContentCredentials
 from datalens_service.services import ingestion
 from datalens_service.services.claims import parse_grants
 from datalens_service.services.ledger_check import LedgerCheck
@@ -90,6 +92,7 @@ _KEYED: Final = (
     classifiers,
     releases,
     access,
+    released_images,
     webhooks,
 )
 """Operations that need a key, all of them."""
@@ -217,7 +220,7 @@ def _open(settings: Settings, stopping: threading.Event) -> Services:
         readiness=readiness,
         artifacts=artifacts,
         dispatcher=dispatcher,
-        synthetic=SyntheticFiles(artifacts, key, settings.data_dir),
+        synthetic=SyntheticFiles(artifacts, key, settings.data_dir, ContentCredentials.from_settings(settings)),
         predictions=predictions,
         signing_key=key.public,
         limits=RequestLimits(settings),

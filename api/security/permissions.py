@@ -107,6 +107,7 @@ RULES: Final[dict[str, Rule]] = {
     "listReleaseLinks": Rule(Scope.RELEASES_WRITE, audited=False),
     "getReleaseLink": Rule(Scope.RELEASES_WRITE, audited=False),
     "revokeReleaseLink": Rule(Scope.RELEASES_WRITE),
+    "listReleasedImages": Rule(Scope.RELEASES_READ, audited=False),
     "listGenerators": Rule(Scope.RELEASES_READ, audited=False),
     "getGenerator": Rule(Scope.RELEASES_READ, audited=False),
     "getGeneratorFile": Rule(Scope.RELEASES_READ),

@@ -3,8 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0033"
-down_revision = "0032"
+revision = "0034"
+down_revision = "0033"
 
 _MADE_BY: tuple[str, ...] = (
     "SELECT MIN(actor) FROM audit_entries WHERE action = 'createApiKey' AND object_id = api_keys.id AND outcome = 201",
