@@ -80,7 +80,7 @@ def enough_gpu_memory(needed: int, device: str) -> Generator[None]:
 TAKEN = (
     "Another program has the memory of its GPU; it takes the next job once enough is free. End that program, or wait."
 )
-"""The reason that a worker gives while it takes no job. It has no figures: that program may be a job of another tenant."""
+"""The reason that a worker gives while it takes no job; without figures, for that program may be a job of a tenant."""
 
 
 def is_taken(needed: int, memory: GpuMemory) -> bool:

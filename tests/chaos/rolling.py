@@ -15,13 +15,14 @@ from datalens_service.client import Client
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.ledger.recovery import check_against_log
-from deployments.deployment import PATIENCE, QUICK
+from deployments.deployment import PATIENCE, QUICK, VOTES
 from ports import free_port
 
 from .older import BEFORE, OlderStack, unpack
-from .served import LONG, Figures, read, read_books
+from .served import Figures, read_books
 
 _PAUSE_SECONDS = 0.2
+_ENDLESS: dict[str, Any] = {**VOTES, "method": {**VOTES["method"], "steps": 5000, "top_k": 2}}
 
 
 def rolling_upgrade(folder: Path) -> Figures:
@@ -36,10 +37,11 @@ def rolling_upgrade(folder: Path) -> Figures:
         figures["frozen_accounts"] = len(check_against_log(stack.database))
     finally:
         stack.close()
-    ended = [books["job"] for books in figures["jobs"].values()]
+    *ended, continued = figures["jobs"].values()
     answered = {status for statuses in figures["answers"].values() for status in statuses}
-    passed = ended == ["succeeded"] * 5 and answered == {"200"} and not figures["frozen_accounts"]
-    return figures | {"passed": passed and figures["worker_code"] == 0}
+    passed = [books["job"] for books in ended] == ["succeeded"] * 4 and continued["job"] == "cancelled"
+    passed = passed and answered == {"200"} and not figures["frozen_accounts"] and figures["worker_code"] == 0
+    return figures | {"passed": passed and continued["charged_again"] == 0}
 
 
 def _upgrade(stack: OlderStack) -> Figures:
@@ -55,14 +57,14 @@ def _upgrade(stack: OlderStack) -> Figures:
     with _asked(stack, {"older": older, "newer": stack.url}, first.id) as answers:
         found["submitted to the newer API, run by the older worker"] = _submit(stack, stack.url, QUICK)
         stack.wait_for_end(found["submitted to the newer API, run by the older worker"])
-        found["submitted to the older API, given back by the older worker"] = given = _submit(stack, older, LONG)
-        stack.wait(lambda: read(stack, f"/v1/jobs/{given.id}")["state"] == "running")
+        given = _submit(stack, older, _ENDLESS)
         stack.wait_for_steps(given, 2)
         newer_worker = stack.start_worker()
         older_worker.send_signal(signal.SIGTERM)
         code = older_worker.wait(PATIENCE)
         found["submitted to the older API, run by the newer worker"] = last = _submit(stack, older, QUICK)
-        stack.wait_for_end(given)
+        # Behind the other in the queue, so the newer worker has to continue that one first.
+        _continue(stack, given)
         stack.wait_for_end(last)
     # A process of the older version that is started again works, too.
     older_api.terminate()
@@ -73,9 +75,19 @@ def _upgrade(stack: OlderStack) -> Figures:
     again.wait(PATIENCE)
     found["behind it"] = _submit(stack, stack.url, QUICK)
     assert newer_worker.poll() is None
+    found["given back by the older worker, continued by the newer one, cancelled"] = given
     books = {name: read_books(stack, jobs.get(stack.database, job.id)) for name, job in found.items()}
     counted = {name: dict(statuses) for name, statuses in answers.items()}
     return {"answers": counted, "jobs": books, "worker_code": code}
+
+
+def _continue(stack: OlderStack, given: Job) -> None:
+    """Wait until another worker makes further steps of a job, and cancel it."""
+    stack.wait(lambda: stack.job(given).lease_token > 1)
+    stack.wait_for_steps(given, len(stack.stored_steps(given)) + 2)
+    with stack.client() as client:
+        client.cancel(given.id)
+    stack.wait_for_end(given)
 
 
 def _submit(stack: OlderStack, url: str, spec: dict[str, Any]) -> Job:
