@@ -132,7 +132,7 @@ def test_arguments_are_members_of_the_request(call: Any, known: set[str], alone:
         ("plan.html.j2", JOB),
         ("upload.html.j2", UPLOAD),
         ("parts/review.html.j2", members(ConfirmationRequest)),
-        ("parts/job_live.html.j2", DRAWN),
+        ("parts/job_live.html.j2", DRAWN | members(Decision)),
         ("releases.html.j2", DRAWN),
         ("shared.html.j2", DRAWN),
         ("release_links.html.j2", members(ReleaseChanges, ReleaseLinkCreate)),
