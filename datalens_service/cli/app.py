@@ -15,6 +15,7 @@ from datalens_service.cli.commands import (
     demo,
     downloads,
     jobs,
+    journal,
     keys,
     plan,
     plugins,
@@ -104,6 +105,7 @@ app.add_typer(jobs.app, name="jobs")
 app.add_typer(releases.app, name="releases")
 app.add_typer(audits.app, name="audits")
 app.add_typer(datasets.app, name="datasets")
+app.add_typer(journal.app, name="journal")
 app.add_typer(keys.app, name="keys")
 app.add_typer(keys.tenants_app, name="tenants")
 app.add_typer(plugins.app, name="plugins")

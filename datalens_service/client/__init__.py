@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from datalens_service.client.errors import ClientError, ServiceUnreachable
     from datalens_service.client.jobs import JobHandle
     from datalens_service.client.models import (
+        Actor,
         ApprovalInfo,
         AuditInfo,
         BadFile,
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
         IndividualEpsilon,
         Job,
         Joined,
+        JournalEntry,
+        LedgerEntry,
         NoticeInfo,
         PlanInfo,
         PredictionInfo,
@@ -62,8 +65,8 @@ __getattr__ = load_names(
         "client": "Client",
         "errors": "ClientError ServiceUnreachable",
         "jobs": "JobHandle",
-        "models": "ApprovalInfo AuditInfo BadFile Budget ClassifierInfo Cost DatasetInfo "
-        "Event FileInfo ImageSchema IndividualEpsilon Job Joined "
+        "models": "Actor ApprovalInfo AuditInfo BadFile Budget ClassifierInfo Cost DatasetInfo "
+        "Event FileInfo ImageSchema IndividualEpsilon Job Joined JournalEntry LedgerEntry "
         "NoticeInfo PlanInfo PredictionInfo PredictionsInfo Receipt ReleaseInfo "
         "ReleaseLinkInfo ReviewedClass ReviewInfo SharedRelease UploadedDataset UploadInfo ValidationInfo",
         "requests": "Audience ClassifierFormat Format",
@@ -73,6 +76,7 @@ __getattr__ = load_names(
 
 __all__ = [
     "DEFAULT_URL",
+    "Actor",
     "ApprovalInfo",
     "AsyncClient",
     "AsyncJobHandle",
@@ -94,6 +98,8 @@ __all__ = [
     "Job",
     "JobHandle",
     "Joined",
+    "JournalEntry",
+    "LedgerEntry",
     "NoticeInfo",
     "PlanInfo",
     "PredictionInfo",

@@ -37,6 +37,7 @@ from datalens_service.methods.voting.rivals import restate_rival
 from datalens_service.services.pricing import price_request
 from datalens_service.services.submit_job import submit_job
 from datalens_service.spec import TrainingSpec
+from datalens_service.store.access import access_log
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.artifacts import Artifact, ArtifactStore, Audience
@@ -136,7 +137,9 @@ class EmbeddedRun:
             if stored == request and job.state not in (JobState.FAILED, JobState.CANCELLED):
                 return job
         self._cancel_unfinished([job for job in existing if not job.state.terminal], priced.price.units, dataset.id)
-        return submit_job(self.database, Dispatcher(), priced, max_attempts=_MAXIMUM_ATTEMPTS)
+        return submit_job(
+            self.database, Dispatcher(), priced, submitted_by=access_log.LOCAL, max_attempts=_MAXIMUM_ATTEMPTS
+        )
 
     def run_job(self, job: Job, observe: Observer, process_group: ProcessGroup = SINGLE_PROCESS) -> Job:
         """Run or resume the job in this process and those it leads.

@@ -14,18 +14,18 @@ def submit_job(
     dispatcher: Dispatcher,
     priced: PricedRequest,
     *,
+    submitted_by: str,
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
     idempotency_key: str | None = None,
     priority: int = DEFAULT_PRIORITY,
-    submitted_by: str | None = None,
     needs_approval: bool = False,
 ) -> Job:
     """Accept a job at its price. Its row and its reservation are written in one transaction.
 
     Args:
+        submitted_by: Id of the key or person, as the audit journal names them.
         max_attempts: Lost workers in a row without a stored step before it fails.
         idempotency_key: Chosen by the client; the same key with the same request is the same job.
-        submitted_by: The key that submits it.
         needs_approval: True if a second person decides about its result.
 
     Raises:
@@ -40,12 +40,12 @@ def submit_job(
         price=priced.price.model_dump(mode="json"),
         plan=priced.plan,
         units=priced.price.units,
+        submitted_by=submitted_by,
         max_attempts=max_attempts,
         idempotency_key=idempotency_key,
         queue=dispatcher.queue(priced.spec.device),
         priority=priority,
         name=default_name(priced.asked),
-        submitted_by=submitted_by,
         needs_approval=needs_approval,
     )
     dispatcher.submitted(job.id, job.queue)

@@ -129,7 +129,7 @@ class SharedRoute(StrictRoute):
             except (DatalensError, RequestValidationError, HTTPException) as error:
                 if not _is_person(request):
                     raise
-                return await run_in_threadpool(error_page, request, *_said(error))
+                return await run_at_once(error_page, request, *_said(error))
 
         return answer
 

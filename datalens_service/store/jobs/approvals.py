@@ -77,7 +77,7 @@ def may_decide(database: Database, key: ApiKey, job: Job) -> bool:
     if job.approval is None or job.submitted_by is None or Scope.RELEASES_APPROVE not in key.scopes:
         return False
     with database.session() as session:
-        return not may_be_one_person(session, job.submitted_by, key.id)
+        return not may_be_one_person(session, job.submitted_by.id, key.id)
 
 
 def decide(database: Database, key: ApiKey, job_id: str, decision: Approval, reason: str) -> Job:

@@ -39,6 +39,7 @@ from sqlalchemy.orm import Session
 from datalens_service.base.clock import to_second
 from datalens_service.base.errors import StateConflict
 from datalens_service.methods import Plan
+from datalens_service.proof.spenders import Actor
 from datalens_service.store.access import quotas
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
@@ -132,7 +133,7 @@ class Job:
     notes: str = ""
     format: int = JOB_FORMAT
     lease_until: datetime | None = None
-    submitted_by: str | None = None
+    submitted_by: Actor | None = None
     approval: Approval | None = None
     decided_by: str | None = None
     decided_at: datetime | None = None
@@ -155,8 +156,15 @@ class Job:
     def from_row(cls, row: JobRow) -> Job:
         """A copy of the row."""
         progress = Progress(row.phase, row.progress_value, row.progress_maximum, row.phase_start, row.phase_started_at)
+        submitter = read_submitter(row)
         approval = None if row.approval is None else Approval(row.approval)
-        return copy_row(cls, row, state=JobState(row.state), progress=progress, tags=tuple(row.tags), approval=approval)
+        given = {"state": JobState(row.state), "progress": progress, "tags": tuple(row.tags), "approval": approval}
+        return copy_row(cls, row, **given, submitted_by=submitter)
+
+
+def read_submitter(row: JobRow) -> Actor | None:
+    """Return who submitted a job; None where that was not recorded."""
+    return None if row.submitted_by is None else Actor(id=row.submitted_by, name=row.submitter_name)
 
 
 def create(
@@ -168,20 +176,20 @@ def create(
     price: dict[str, Any],
     plan: Plan,
     units: int,
+    submitted_by: str,
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
     idempotency_key: str | None = None,
     queue: str | None = None,
     priority: int = DEFAULT_PRIORITY,
     name: str = "",
-    submitted_by: str | None = None,
     needs_approval: bool = False,
 ) -> Job:
     """Accept a job and reserve its budget, both or neither.
 
     Args:
-        submitted_by: The key that submits it.
         needs_approval: True if a second person decides about its result.
         units: Ledger units of the whole plan; its slack is that of `plan`.
+        submitted_by: Id of the key or person, as the audit journal names them.
     """
     # The same spec without approval is another request.
     fingerprint = request_fingerprint(dataset_id, {**spec, "needs_approval": True} if needs_approval else spec)

@@ -3,8 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0034"
-down_revision = "0033"
+revision = "0035"
+down_revision = "0034"
 
 _MADE_BY: tuple[str, ...] = (
     "SELECT MIN(actor) FROM audit_entries WHERE action = 'createApiKey' AND object_id = api_keys.id AND outcome = 201",
@@ -20,7 +20,6 @@ def upgrade() -> None:
     op.add_column("api_keys", sa.Column("is_steward", sa.Boolean(), server_default=sa.false(), nullable=False))
     op.add_column("api_keys", sa.Column("made_by", sa.String(40), nullable=True))
     op.execute(f"UPDATE api_keys SET made_by = COALESCE(({_MADE_BY[0]}), ({_MADE_BY[1]}))")  # noqa: S608 (constants)
-    op.add_column("jobs", sa.Column("submitted_by", sa.String(40), nullable=True))
     op.add_column("jobs", sa.Column("approval", sa.String(16), nullable=True))
     op.add_column("jobs", sa.Column("decided_by", sa.String(40), nullable=True))
     op.add_column("jobs", sa.Column("decided_at", sa.DateTime(timezone=True), nullable=True))
