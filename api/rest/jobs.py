@@ -194,7 +194,9 @@ def release_job(
 
     Decide by what is public or covered by the guarantee: a decision that rests on private figures tells of them.
     """
-    return _read_job(services, approvals.decide(services.database, key, job_id, Approval.RELEASED, decision.reason))
+    return _read_job(
+        services, key, approvals.decide(services.database, key, job_id, Approval.RELEASED, decision.reason)
+    )
 
 
 @router.post(
@@ -210,7 +212,9 @@ def withhold_job(
     key: Caller,
 ) -> JobRead:
     """Nothing is refunded, and what was downloaded before stays where it is. A further decision may release it."""
-    return _read_job(services, approvals.decide(services.database, key, job_id, Approval.WITHHELD, decision.reason))
+    return _read_job(
+        services, key, approvals.decide(services.database, key, job_id, Approval.WITHHELD, decision.reason)
+    )
 
 
 @router.post(
