@@ -6,8 +6,9 @@ They are made of the report for others alone, which holds no private value.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from datalens_service.privacy.accounting import Charge
 from datalens_service.privacy.guarantee import PrivacyUnit
-from datalens_service.privacy.risk import right_guesses
+from datalens_service.privacy.risk import tell_risk
 from datalens_service.report.result_wording import PUBLIC_IMAGES
 from datalens_service.report.summary import find_about_method, tell_made
 from datalens_service.report.verdict import Figures, judge
@@ -58,11 +59,6 @@ def _tell_usefulness(report: Mapping[str, Any]) -> str:
 
 
 def _tell_promise(report: Mapping[str, Any]) -> str:
-    privacy = report["privacy"]
+    privacy, headline = report["privacy"], report["privacy"]["headline"]
     unit = PrivacyUnit(privacy["unit"], privacy["records_per_unit"])
-    took_part = "was used" if unit.is_image else "took part"
-    right = right_guesses(privacy["headline"]["membership_advantage"])
-    return (
-        f"Whoever studies this release and guesses whether one given {unit.word} {took_part} is right in at most "
-        f"{right} of 100 cases; a coin is right in 50."
-    )
+    return tell_risk(unit.word, Charge(headline["units"], headline.get("slack", 0)))

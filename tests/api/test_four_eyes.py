@@ -231,12 +231,12 @@ def test_pages_show_a_result_to_those_who_decide_and_its_state_to_all(client: Te
     page = paul.get(f"/jobs/{waiting}").text
     assert "waits for a second person" in page
     assert "samples.png" not in page
-    assert "right in at most" not in page
+    assert "a coin gets 50" not in page
     assert "waits for a second person" in paul.get("/jobs").text
     for path in (f"/jobs/{waiting}/report", f"/jobs/{waiting}/images", f"/jobs/{waiting}/samples.png"):
         assert paul.get(path).status_code == 409, path
     page = sue.get(f"/jobs/{waiting}").text
-    for text in ("right in at most", "samples.png", "Release it…", "Withhold it…", f"/jobs/{waiting}/report"):
+    for text in ("a coin gets 50", "samples.png", "Release it…", "Withhold it…", f"/jobs/{waiting}/report"):
         assert text in page
     assert sue.get(f"/jobs/{waiting}/samples.png").status_code == 200
     assert sue.get(f"/jobs/{waiting}/report").status_code == 200

@@ -62,7 +62,7 @@ def test_a_release_says_what_it_is_and_what_it_promises(client: TestClient, rele
     assert shown["title"] == "Images of 4 classes, 8 × 8 pixels"
     assert shown["class_names"] == ["0", "1", "2", "3"]
     assert shown["made"].startswith("These images are synthetic: a generator drew them. It learned from the private")
-    assert "right in at most" in shown["promise"]
+    assert "a coin gets 50" in shown["promise"]
     assert client.get(shown["links"]["samples"]).status_code == 200
     assert client.get(shown["links"]["report"]).status_code == 200
     assert client.get(shown["links"]["job"]).json()["id"] == job_id

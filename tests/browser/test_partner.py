@@ -52,7 +52,7 @@ def decide(steward: Visitor, job: str) -> None:
     page.goto("/jobs")
     expect(page.get_by_text("waits for a second person").first).to_be_visible()
     page.goto(f"/jobs/{job}")
-    expect(page.get_by_text("right in at most")).to_be_visible()
+    expect(page.get_by_text("a coin gets 50")).to_be_visible()
     steward.shows("39-steward-decides")
     page.get_by_role("button", name="Release it…").click()
     page.get_by_label("Why").fill("Report read; agreed with the data protection officer.")

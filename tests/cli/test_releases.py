@@ -49,7 +49,7 @@ def test_a_partner_gets_one_release_by_an_address_verifies_it_and_takes_500_imag
     label = ("--title", f"Shapes of {job_id}", "--license", "CC-BY-4.0")
     datalens_json("releases", "label", job_id, *label, *service.access)
     shown = datalens("releases", "show", f"Shapes of {job_id}", *service.access).stdout
-    assert "right in at most" in shown
+    assert "a coin gets 50" in shown
     made = ("share", release_id, "--partner", "Northern Clinic", "--days", 30)
     url = datalens("releases", *made, *service.access).stdout.strip()
     assert url.startswith(f"{service.url}/shared/")
