@@ -82,7 +82,7 @@ if _DO_JOBS & {*sys.orig_argv} and "HELD_JOBS" in os.environ:
         _hold(JobAccount, _method, _terminated)
     _hear_between_steps(JobWatch)
     # Who waits for a picture, or for an attack whose success is not looked at, waits beside a busy core.
-    SamplePreviews.__init__.__defaults__ = (1.0, None)
+    SamplePreviews.__init__.__defaults__ = (1.0,)
     attacks._SAMPLES = 1000
     InversionEffort.settings = lambda _effort, seed: InversionSettings(iterations=20, restarts=1, seed=seed)
 
