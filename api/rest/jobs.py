@@ -16,7 +16,7 @@ from datalens_service.api.schemas.labels import JobChanges
 from datalens_service.api.security.permissions import show_submitter
 from datalens_service.base.errors import InvalidInput
 from datalens_service.base.fields import Moment
-from datalens_service.planning.expectations import check_utility
+from datalens_service.planning.advice import check_utility
 from datalens_service.services import encoders, pricing
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.submit_job import submit_job

@@ -283,6 +283,8 @@ class Cost(ResponseModel):
     unit: str | None = None
     records_per_unit: int = 1
     guarantee: str = ""
+    risk: str = ""
+    phase_seconds: dict[str, float] = {}
     kept_bytes: int = 0
     warnings: tuple[str, ...] = ()
     rationale: str = ""
@@ -302,6 +304,10 @@ class Expectation(ResponseModel):
     class_averages_low: float = 0.0
     class_averages_high: float = 100.0
     guessing: float = 0.0
+    accuracy_middle: float = 0.0
+    averaged: bool = True
+    real_low: float = 0.0
+    real_high: float = 100.0
     looks: str | None = None
     verdict: str = ""
 
@@ -320,6 +326,20 @@ class Alternative(ResponseModel):
     looks: str | None
     training_seconds: float
     memory_bytes: int
+    accuracy_middle: float = 0.0
+    best_for_labels: bool = False
+
+
+class Target(ResponseModel):
+    """The least ε that is expected to reach a wanted accuracy."""
+
+    accuracy: float
+    epsilon: Stated
+    accuracy_low: float
+    accuracy_high: float
+    units: int | None
+    risk: str
+    sentence: str
 
 
 class Comparison(ResponseModel):
@@ -339,6 +359,7 @@ class PlanInfo(ResponseModel):
     budget_after: Budget | None
     expectation: Expectation | None = None
     comparison: Comparison | None = None
+    target: Target | None = None
 
 
 class Progress(ResponseModel):
