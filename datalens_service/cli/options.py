@@ -218,7 +218,7 @@ ClassesPerUnit = Annotated[
     int | None,
     _of_unit("--classes-per-unit", parser=build_integer_parser(1), help="Most classes of one group's images."),
 ]
-Unit = Annotated[str | None, _of_unit("--unit", help="Word for one group, for example patient.")]
+Unit = Annotated[str | None, _of_unit("--unit", help="What one group is called, for example patient.")]
 
 PublicTest = Annotated[
     bool,

@@ -24,7 +24,7 @@ import numpy as np
 from datalens_service.adapters.dispatch import Dispatcher
 from datalens_service.adapters.startup import start
 from datalens_service.base import logs
-from datalens_service.base.errors import InvalidInput, RankLost, StateConflict
+from datalens_service.base.errors import GpuMemoryTaken, InvalidInput, RankLost, StateConflict
 from datalens_service.base.process_group import SINGLE_PROCESS, ProcessGroup
 from datalens_service.base.settings import EmbeddedSettings, Settings
 from datalens_service.data.dataset import Split, Upload
@@ -146,6 +146,7 @@ class EmbeddedRun:
 
         Raises:
             ShutdownRequested: The job was interrupted and can be resumed.
+            GpuMemoryTaken: The same.
             KeyboardInterrupt: The same; the next start in this folder ends the lease, since this process may have been
                 interrupted in the middle of a transaction.
         """
@@ -156,7 +157,7 @@ class EmbeddedRun:
             return jobs.get(self.database, job.id)
         try:
             return execute(self.database, self.artifacts, self.settings, lease, observe, ReadyRanks(process_group))
-        except (ShutdownRequested, RankLost):
+        except (ShutdownRequested, RankLost, GpuMemoryTaken):
             leases.give_back(self.database, lease)
             raise
 

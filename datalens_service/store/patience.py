@@ -9,7 +9,7 @@ Jobs wait: whether a charge that was sent happens is known only once the server 
 
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Final
 
@@ -32,6 +32,14 @@ class _Patience:
     def spend(self, seconds: float) -> None:
         if self._left is not None:
             self._left -= seconds
+
+    @contextmanager
+    def keep(self) -> Generator[None]:
+        left = self._left
+        try:
+            yield
+        finally:
+            self._left = left
 
 
 _patience: ContextVar[_Patience | None] = ContextVar("patience", default=None)
@@ -78,6 +86,14 @@ def waiting() -> Generator[None]:
         yield
     finally:
         patience.spend(time.monotonic() - began)
+
+
+@contextmanager
+def working() -> Generator[None]:
+    """Count no time of this block as waiting: its statements are many, and long by themselves."""
+    patience = _patience.get()
+    with nullcontext() if patience is None else patience.keep():
+        yield
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from sqlalchemy import text
 from datalens_service.base.errors import StoreUnavailable
 from datalens_service.store import patience
 from datalens_service.store.database import Database
-from datalens_service.store.patience import impatient, impatient_in_all, is_impatient, seconds_left, waiting
+from datalens_service.store.patience import impatient, impatient_in_all, is_impatient, seconds_left, waiting, working
 
 HELD = 0.3
 """Seconds for which something is kept from who waits for it."""
@@ -39,6 +39,9 @@ def test_all_waits_of_a_request_share_its_patience_and_work_takes_none(now: list
         now[0] += 1000
         assert seconds_left(LONG) == 2
         copy_context().run(wait, now, 1)
+        assert seconds_left(LONG) == 1
+        with working():
+            wait(now, 1000)
         assert seconds_left(LONG) == 1
         wait(now, 30)
         assert (seconds_left(LONG), is_impatient()) == (0, True)
