@@ -21,7 +21,7 @@ from datalens_service.adapters.webhook_sender import WebhookSender
 from datalens_service.api.addresses import address, rooted_at
 from datalens_service.api.deps import READINESS_CONNECTIONS, Services, caller
 from datalens_service.api.http.file_responses import StaticFolder
-from datalens_service.api.http.middleware import BodyLimit, ReaderVoice, RequestLog
+from datalens_service.api.http.middleware import SHARED, BodyLimit, ReaderVoice, RequestLog
 from datalens_service.api.http.reverse_proxy import ReverseProxy
 from datalens_service.api.http.strictness import refuse_unknown
 from datalens_service.api.openapi import document
@@ -32,6 +32,8 @@ from datalens_service.api.pages import (
     job_pages,
     plan_pages,
     public_pages,
+    release_pages,
+    shared_pages,
     single_sign_on,
 )
 from datalens_service.api.pages.views import rendering
@@ -88,6 +90,7 @@ _KEYED: Final = (
     encoders,
     generators,
     classifiers,
+    releases,
     access,
     released_images,
     webhooks,
@@ -105,14 +108,15 @@ _OTHERS: Final = (
     image_pages,
     job_pages,
     administration_pages,
-    releases,
+    release_pages,
+    shared_pages,
 )
 
 _TELEMETRY: Final[TelemetryConfig] = {
     # FastAPI would send messages and stacks of exceptions to OpenTelemetry; a message may quote what was uploaded.
     "logs": False,
-    # A signed download address is a secret.
-    "exclude": lambda scope: b"signature=" in scope.get("query_string", b""),
+    # A signed download address is a secret, and so is the link of a partner.
+    "exclude": lambda scope: b"signature=" in scope.get("query_string", b"") or SHARED in scope.get("path", ""),
 }
 
 

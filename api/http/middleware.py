@@ -27,6 +27,14 @@ PIECES_PATH: Final = "/v1/uploads/"
 _JSON_BYTES: Final = 2**20
 _JSON_SECONDS: Final = 30.0
 _PIECE_SECONDS: Final = 60.0
+SHARED: Final = "/shared/"
+"""Beginning of the addresses of partners, which are secrets."""
+
+_OF_A_SECRET_ADDRESS: Final = {
+    "Cache-Control": "private, no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Robots-Tag": "noindex, nofollow, noarchive",
+}
 _TLS_ALONE: Final = "max-age=31536000"
 # In the log only: nobody was left to answer.
 _HUNG_UP: Final = 499
@@ -110,6 +118,8 @@ class _Reply:
     def _protect(self, headers: MutableHeaders) -> None:
         headers["X-Request-ID"] = self.request_id
         headers["X-Content-Type-Options"] = "nosniff"
+        if inner_path(self._scope).startswith(SHARED):
+            headers.update(_OF_A_SECRET_ADDRESS)
         if self._scope["scheme"] == "https":
             headers["Strict-Transport-Security"] = _TLS_ALONE
 

@@ -36,6 +36,7 @@ TAGS: Final = (
     {"name": "jobs", "description": "Training jobs."},
     {"name": "audits", "description": "Attacks on methods and released models. What they find is for the owner alone."},
     {"name": "downloads", "description": "What a job has made."},
+    {"name": "releases", "description": "Releases in words, and links for partners."},
     {"name": "generators", "description": "Sample more images; export and import generators."},
     {"name": "classifiers", "description": "Predict, free of further cost; individual ε of a record."},
     {"name": "access", "description": "Keys, usage, and who did what."},

@@ -65,6 +65,24 @@ CLONES: Final[Json] = {
     "cheaper": {"summary": "Another ε and another seed", "value": {"epsilon": 0.5, "seed": 1}},
 }
 ADDRESSES: Final[Json] = {"hour": {"summary": "For an hour", "value": {"expires_in": 3600}}}
+DECISIONS: Final[Json] = {
+    "decided": {
+        "summary": "With a reason",
+        "value": {"reason": "Report read on 12 January; agreed with the data protection officer."},
+    }
+}
+RELEASE_CHANGES: Final[Json] = {
+    "described": {
+        "summary": "A title and a licence",
+        "value": {"title": "Synthetic blood cells", "license": "CC-BY-4.0"},
+    }
+}
+RELEASE_LINKS: Final[Json] = {
+    "partner": {
+        "summary": "For one partner, until the end of the year",
+        "value": {"partner": "Northern Clinic", "expires_at": "2027-01-01T00:00:00Z"},
+    }
+}
 RAISES: Final[Json] = {
     "more": {
         "summary": "A larger lifetime budget",

@@ -217,8 +217,8 @@ class Settings(BaseSettings):
     )
     oidc_scopes: dict[str, str] = Field(
         default={},
-        description="JSON that maps values of that claim to a role (owner, operator, consumer) or to scopes, for "
-        'example {"stewards": "owner", "lab": "jobs:read releases:read"}. Other values grant nothing.',
+        description="JSON that maps values of that claim to a role (owner, operator, steward, consumer) or to scopes, "
+        'for example {"curators": "owner", "lab": "jobs:read releases:read"}. Other values grant nothing.',
     )
     oidc_tenant_claim: str = Field(
         default="",

@@ -21,6 +21,7 @@ from datalens_service.cli.commands import (
     plugins,
     predict,
     prepare,
+    releases,
     serve,
     train,
     verify,
@@ -101,6 +102,7 @@ for command in (
 ):
     jobs.app.command()(command)
 app.add_typer(jobs.app, name="jobs")
+app.add_typer(releases.app, name="releases")
 app.add_typer(audits.app, name="audits")
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(journal.app, name="journal")

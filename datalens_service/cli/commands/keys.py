@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from datalens_service.store.database import Database
 
 
-RoleName = Literal["owner", "operator", "consumer"]
+RoleName = Literal["owner", "operator", "steward", "consumer"]
 """Roles of keys, as `store.access.roles.Role`, which would import the database at every start of a command."""
 
 app = typer.Typer(help="API keys; for the operator, on the machine of the database.", no_args_is_help=True)

@@ -15,7 +15,7 @@ from datalens_service.base.errors import Forbidden
 from datalens_service.store.access import browser_sessions
 from datalens_service.store.access.browser_sessions import LIFETIME_SECONDS, BrowserSession
 from datalens_service.store.access.keys import SINGLE_SIGN_ON_PREFIX, ApiKey
-from datalens_service.store.access.roles import Role, Scope, checked_scopes
+from datalens_service.store.access.roles import Role, Scope, checked_scopes, stored_role, stored_scopes
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.rows import get_or_refuse
@@ -66,8 +66,8 @@ def _remember(session: Session, identity: Identity) -> ApiKey:
     if row.revoked_at is not None:
         raise Forbidden("Your access was revoked here; ask an owner of the data.")
     checked_scopes(identity.role, identity.scopes)
-    row.name, row.role = identity.name, identity.role
-    row.scopes = " ".join(sorted(identity.scopes))
+    row.name, row.scopes = identity.name, stored_scopes(identity.role, identity.scopes)
+    row.role, row.is_steward = stored_role(identity.role)
     row.expires_at = read_database_clock(session) + timedelta(seconds=LIFETIME_SECONDS)
     session.flush()
     return ApiKey.from_row(row)

@@ -19,7 +19,13 @@ from datalens_service.base.errors import NotFound, StateConflict
 from datalens_service.proof.hash_chain import GENESIS
 from datalens_service.store.database import Database
 from datalens_service.store.rows import copy_row
-from datalens_service.store.schema.service_tables import DeliveryRow, ReleasedModelRow, TenantRow, WebhookRow
+from datalens_service.store.schema.service_tables import (
+    DeliveryRow,
+    ReleasedModelRow,
+    ReleaseLinkRow,
+    TenantRow,
+    WebhookRow,
+)
 from datalens_service.store.schema.tables import ApiKeyRow, DatasetRow, IntakeRow, JobRow, UploadRow
 
 _IDENTIFIER: Final[BindParameter[str]] = bindparam("identifier")
@@ -43,6 +49,8 @@ OWNED: Final[Mapping[str, tuple[tuple[Select[str], ...], str]]] = {
     "key_id": ((_by_row(ApiKeyRow),), "There is no such API key."),
     "generator_id": ((_by_row(ReleasedModelRow),), "There is no such generator."),
     "classifier_id": ((_by_row(ReleasedModelRow),), "There is no such classifier."),
+    "release_id": ((_by_row(ReleasedModelRow),), "There is no such release."),
+    "link_id": ((_by_row(ReleaseLinkRow),), "There is no such link."),
     "webhook_id": ((_by_row(WebhookRow),), "There is no such webhook."),
     "delivery_id": ((_by_row(DeliveryRow),), "There is no such delivery."),
 }

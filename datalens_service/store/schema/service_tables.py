@@ -124,7 +124,10 @@ class AuditEntryRow(Base):
 
 
 class ReleasedModelRow(Base):
-    """A model that a job made, or a generator that somebody brought along; `job_id` is null for the latter."""
+    """A model that a job made, or a generator that somebody brought along; `job_id` is null for the latter.
+
+    `title` and `license` are public: whoever gets the release sees them.
+    """
 
     __tablename__ = "generators"
     __table_args__ = (
@@ -139,7 +142,30 @@ class ReleasedModelRow(Base):
     name: Mapped[str] = mapped_column(String(200))
     card: Mapped[dict[str, Any] | None]
     sha256: Mapped[str | None] = mapped_column(String(HASH_LENGTH))
+    title: Mapped[str] = mapped_column(String(200), default="", server_default="")
+    license: Mapped[str] = mapped_column(String(32), default="other", server_default="other")
     created_at: Mapped[datetime] = mapped_column(default=PRESENT)
+
+
+class ReleaseLinkRow(Base):
+    """An address by which one partner gets one release: the SHA-256 of its secret, and a prefix to find it by.
+
+    `partner` says who that is, for the tenant alone.
+    """
+
+    __tablename__ = "release_links"
+    __table_args__ = (Index(None, "release_id", "created_at", "id"), Index(None, "key_id"))
+
+    id: Mapped[str] = mapped_column(String(ID_LENGTH), primary_key=True)
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id"))
+    release_id: Mapped[str] = mapped_column(ForeignKey("generators.id"))
+    key_id: Mapped[str] = mapped_column(ForeignKey("api_keys.id"))
+    partner: Mapped[str] = mapped_column(String(200))
+    prefix: Mapped[str] = mapped_column(String(16), unique=True)
+    sha256: Mapped[str] = mapped_column(String(HASH_LENGTH))
+    created_at: Mapped[datetime] = mapped_column(default=PRESENT)
+    expires_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
 
 
 class ReleasedImageRow(Base):
