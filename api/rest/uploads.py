@@ -15,8 +15,8 @@ from api.http.strictness import DIGITS
 from api.openapi.document import ok, problems
 from api.schemas.datasets import UploadRead
 from api.uploads import tus
-from api.uploads.receiver import build_metadata, label_in
-from datalens_service.base.errors import InvalidDataset, UploadOffsetMismatch
+from api.uploads.receiver import build_metadata, label_in, read_pieces
+from datalens_service.base.errors import InvalidDataset, Unauthorized, UploadOffsetMismatch
 from datalens_service.data.intake.readers import EMPTY
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.datasets import upload_room, upload_sessions
@@ -200,10 +200,10 @@ def delete_upload(upload_id: ObjectId, services: ServicesDep, _caller: Caller, v
 async def _received(request: Request, services: Services, upload: PartialUpload, chunk: tus.Chunk) -> PartialUpload:
     """Take the body, and note how far the upload is then."""
     try:
-        async for data in request.stream():
+        async for data in read_pieces(request):
             await anyio.to_thread.run_sync(chunk.write, data)
         end = await anyio.to_thread.run_sync(chunk.finish)
-    except ClientDisconnect:
+    except (ClientDisconnect, Unauthorized):
         end = await anyio.to_thread.run_sync(chunk.interrupt)
         await anyio.to_thread.run_sync(_note, services, upload.id, end)
         raise

@@ -24,7 +24,7 @@ from datalens_service.base.clock import to_second
 from datalens_service.base.errors import NotFound, StateConflict, StoreUnavailable
 from datalens_service.base.settings import Settings
 from datalens_service.data.dataset import Schema
-from datalens_service.data.intake.sandbox.sandbox import Confinement, Decoded, decode
+from datalens_service.data.intake.sandbox.sandbox import Decoded, decode
 from datalens_service.data.intake.stored_dataset import load_dataset
 from datalens_service.data.notices import Notices
 from datalens_service.services.dataset_declaration import BudgetForm, DatasetForm
@@ -72,7 +72,8 @@ def receive(
     folder = records_folder(settings.data_dir) / upload.dataset_id
     with translated(_NOT_KEPT), lock_folder(folder.parent, fcntl.LOCK_SH), _scratch(folder) as scratch:
         try:
-            confinement = Confinement(settings.decode_memory_bytes, settings.decode_seconds)
+            reserved = upload_room.measure_reserved(database, settings.data_dir)
+            confinement = upload_room.confine(settings, scratch, settings.decode_seconds, reserved)
             decoded = decode(path, scratch, confinement, form.choices, stopping=stopping)
             decoded.records.rename(folder)
             _check_bytes(database, settings, upload)

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from datalens_service.base.errors import InvalidInput
 from datalens_service.base.settings import Settings
 from datalens_service.data.dataset import Images, Schema
-from datalens_service.data.intake.sandbox.sandbox import Confinement, decode_images
+from datalens_service.data.intake.sandbox.sandbox import decode_images
+from datalens_service.store.datasets import upload_room
 from datalens_service.store.disk import lock_folder, translated
 from datalens_service.subprocesses.child_program import Places, run_program
 from datalens_service.subprocesses.individual_epsilon import RealisedEpsilon, check_one_record
@@ -46,7 +47,7 @@ class Predictions:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._confinement = Confinement(settings.decode_memory_bytes, min(settings.decode_seconds, SECONDS))
+        self._settings = settings
         self._folder = settings.data_dir.absolute() / "predictions"
         self._places = Places()
 
@@ -107,7 +108,9 @@ class Predictions:
             )
             images, names = Path(name) / "images.npy", tuple[str, ...]()
             if isinstance(sent, Path):
-                images, names = decode_images(sent, Path(name), self._confinement, most)
+                seconds = min(self._settings.decode_seconds, SECONDS)
+                confinement = upload_room.confine(self._settings, Path(name), seconds)
+                images, names = decode_images(sent, Path(name), confinement, most)
             else:
                 np.save(images, sent)
             _check_size(np.load(images, mmap_mode="r", allow_pickle=False), schema)
