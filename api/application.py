@@ -13,14 +13,19 @@ from fastapi import Depends, FastAPI
 from fastapi.telemetry import TelemetryConfig
 from starlette.routing import Mount, Route
 
-from api.addresses import address, rooted_at
-from api.deps import READINESS_CONNECTIONS, Services, caller
-from api.http.file_responses import StaticFolder
-from api.http.middleware import BodyLimit, ReaderVoice, RequestLog
-from api.http.reverse_proxy import ReverseProxy
-from api.http.strictness import refuse_unknown
-from api.openapi import document
-from api.pages import (
+from datalens_service.adapters.dispatch import Dispatcher, choose_dispatcher
+from datalens_service.adapters.health import Surroundings
+from datalens_service.adapters.openid_provider import OpenIdProvider
+from datalens_service.adapters.startup import prepare, warn_of_unknown_variables
+from datalens_service.adapters.webhook_sender import WebhookSender
+from datalens_service.api.addresses import address, rooted_at
+from datalens_service.api.deps import READINESS_CONNECTIONS, Services, caller
+from datalens_service.api.http.file_responses import StaticFolder
+from datalens_service.api.http.middleware import BodyLimit, ReaderVoice, RequestLog
+from datalens_service.api.http.reverse_proxy import ReverseProxy
+from datalens_service.api.http.strictness import refuse_unknown
+from datalens_service.api.openapi import document
+from datalens_service.api.pages import (
     administration_pages,
     dataset_pages,
     image_pages,
@@ -29,9 +34,9 @@ from api.pages import (
     public_pages,
     single_sign_on,
 )
-from api.pages.views import rendering
-from api.problems import handlers
-from api.rest import (
+from datalens_service.api.pages.views import rendering
+from datalens_service.api.problems import handlers
+from datalens_service.api.rest import (
     access,
     artifacts,
     audits,
@@ -49,16 +54,11 @@ from api.rest import (
     uploads,
     webhooks,
 )
-from api.rest import problems as problem_types
-from api.security.access_logging import AccessLogging
-from api.security.rate_limits import RequestLimits
-from api.uploads import receiver
-from api.uploads.tus import TusHeaders
-from datalens_service.adapters.dispatch import Dispatcher, choose_dispatcher
-from datalens_service.adapters.health import Surroundings
-from datalens_service.adapters.openid_provider import OpenIdProvider
-from datalens_service.adapters.startup import prepare, warn_of_unknown_variables
-from datalens_service.adapters.webhook_sender import WebhookSender
+from datalens_service.api.rest import problems as problem_types
+from datalens_service.api.security.access_logging import AccessLogging
+from datalens_service.api.security.rate_limits import RequestLimits
+from datalens_service.api.uploads import receiver
+from datalens_service.api.uploads.tus import TusHeaders
 from datalens_service.base import logs
 from datalens_service.base.errors import InvalidInput
 from datalens_service.base.settings import Settings

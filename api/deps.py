@@ -12,14 +12,14 @@ from fastapi import Depends, Path, Query, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from prometheus_client import Counter
 
-from api.http.metrics import REFUSALS
-from api.http.strictness import DIGITS
-from api.security.browser_sessions import resume_session
-from api.security.permissions import check_allowed
-from api.security.rate_limits import RequestLimits
 from datalens_service.adapters.dispatch import Dispatcher
 from datalens_service.adapters.health import Surroundings
 from datalens_service.adapters.openid_provider import OpenIdProvider
+from datalens_service.api.http.metrics import REFUSALS
+from datalens_service.api.http.strictness import DIGITS
+from datalens_service.api.security.browser_sessions import resume_session
+from datalens_service.api.security.permissions import check_allowed
+from datalens_service.api.security.rate_limits import RequestLimits
 from datalens_service.base.settings import Settings
 from datalens_service.base.signatures import PublicKey
 from datalens_service.services.dataset_declaration import IDENTIFIER

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from api.main import create_app
+from datalens_service.api.main import create_app
 from datalens_service.report.document import SCHEMA_FILE, json_schema
 
 DESCRIPTION_FILE: Final = "build/openapi.json"

@@ -1,4 +1,4 @@
-"""The REST service: `uvicorn api.main:create_app --factory`."""
+"""The REST service: `uvicorn datalens_service.api.main:create_app --factory`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
     from datalens_service.base.settings import Settings
 
-_APPLICATION: Final = "api.application"
+_APPLICATION: Final = "datalens_service.api.application"
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
     """The application; nothing is opened before it starts."""
     with _collector_paused():
-        from api import application
+        from datalens_service.api import application
     return application.create_app(settings)
 
 

@@ -6,10 +6,10 @@ from typing import Annotated, Final
 from fastapi import Depends, Query, Request, Response
 from pydantic import AfterValidator
 
-from api.deps import ObjectId, Services, ServicesDep
-from api.http.file_responses import file_response
-from api.http.strictness import DIGITS
-from api.openapi.document import file_content
+from datalens_service.api.deps import ObjectId, Services, ServicesDep
+from datalens_service.api.http.file_responses import file_response
+from datalens_service.api.http.strictness import DIGITS
+from datalens_service.api.openapi.document import file_content
 from datalens_service.base.errors import InvalidInput, StateConflict
 from datalens_service.data.dataset import MAXIMUM_CLASSES
 from datalens_service.data.export import WRITERS

@@ -30,7 +30,7 @@ from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.planning.resources import expect_memory
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs.jobs import JobState
-from workers import fork_jobs
+from datalens_service.workers import fork_jobs
 
 JOBS: Final = ("28x28x1:2000", "28x28x1:10000", "32x32x3:5000", "64x64x3:3000", "64x64x1:5000")
 _TEST_IMAGES: Final = 1000

@@ -88,7 +88,7 @@ def serve(environment: dict[str, str], log: Path) -> Generator[Server]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     options = ["--factory", "--port", str(port), "--no-access-log", "--log-level", "warning"]
-    command = [sys.executable, "-m", "uvicorn", "api.main:create_app", *options]
+    command = [sys.executable, "-m", "uvicorn", "datalens_service.api.main:create_app", *options]
     with log.open("wb") as output, subprocess.Popen(command, env=os.environ | environment, stderr=output) as process:
         try:
             _wait_for(port, process)

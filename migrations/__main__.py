@@ -1,4 +1,4 @@
-"""`python -m migrations`: bring the database of the settings to the schema of this version, and check it.
+"""`python -m datalens_service.migrations`: bring the database of the settings to this version's schema; check it.
 
 It needs the database alone: no folder of private files and no log. API and workers do the same when they start; this
 is for a deployment that wants it done, or refused, before they do.

@@ -19,9 +19,9 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
-from api.http.file_responses import StaticFolder
-from api.main import create_app
-from api.problems.problem_types import PROBLEM_TYPES
+from datalens_service.api.http.file_responses import StaticFolder
+from datalens_service.api.main import create_app
+from datalens_service.api.problems.problem_types import PROBLEM_TYPES
 from datalens_service.base.settings import Settings
 from datalens_service.report import html
 

@@ -1,5 +1,6 @@
 """The contracts on imports: each is checked, and an import that breaks it is reported under its name."""
 
+import ast
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ from importlinter.contracts.acyclic_siblings import AcyclicSiblingsContract
 from importlinter.contracts.forbidden import ForbiddenContract
 from importlinter.contracts.layers import LayersContract
 
+from repository import list_files
+
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("datalens_service", "api", "workers", "migrations")
+PACKAGE = "datalens_service"
 KINDS = {"acyclic_siblings": AcyclicSiblingsContract, "forbidden": ForbiddenContract, "layers": LayersContract}
 
 PRIVATE_RELEASED = "What is released knows nothing private"
@@ -52,10 +55,30 @@ BROKEN = [
 ]
 
 
+ROOMS_BESIDE = {"api", "migrations", "workers"}
+
+
+def find_roots(path: Path) -> set[str]:
+    """Of all names that a file imports, the first parts."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    plain = [name.name for node in nodes if isinstance(node, ast.Import) for name in node.names]
+    return {
+        name.partition(".")[0]
+        for name in [*plain, *(node.module or "" for node in nodes if isinstance(node, ast.ImportFrom))]
+    }
+
+
+def test_no_room_has_a_second_name() -> None:
+    """Under two names, a module would be two, with two states and two kinds of each class."""
+    roots = {name: find_roots(ROOT / name) for name in list_files() if name.endswith(".py")}
+    assert {name for name, found in roots.items() if found & ROOMS_BESIDE} == set()
+    assert roots["tests/test_imports.py"] >= {"ast", "importlinter"}
+
+
 @pytest.fixture(scope="module")
 def graph() -> grimp.ImportGraph:
     """Of all imports of the product."""
-    return grimp.build_graph(*PACKAGES, include_external_packages=True, cache_dir=None)
+    return grimp.build_graph(PACKAGE, include_external_packages=True, cache_dir=None)
 
 
 def read_contract(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -74,7 +97,7 @@ def is_kept(name: str, graph: grimp.ImportGraph) -> bool:
 
 def module(name: str, graph: grimp.ImportGraph) -> str:
     """The full name of a module, of which `datalens_service` is left out."""
-    return name if name in graph.modules else f"datalens_service.{name}"
+    return name if name in graph.modules else f"{PACKAGE}.{name}"
 
 
 @pytest.mark.parametrize("contract", sorted({contract for contract, _, _ in BROKEN}))
@@ -90,10 +113,10 @@ def test_an_import_that_breaks_a_contract_is_seen(graph: grimp.ImportGraph, cont
 
 def test_every_room_has_its_place_and_no_arrow_between_rooms_points_up(graph: grimp.ImportGraph):
     session, options = read_contract(ONE_WAY)
-    assert session["root_packages"] == list(PACKAGES)
+    assert session["root_packages"] == [PACKAGE]
     level = {room: number for number, layer in enumerate(options["layers"]) for room in layer.split(" | ")}
     homes = {name: [room for room in level if f"{name}.".startswith(f"{room}.")] for name in graph.modules}
-    own = {name for name in graph.modules if name.partition(".")[0] in PACKAGES and name not in PACKAGES}
+    own = {name for name in graph.modules if name.startswith(f"{PACKAGE}.")} - {f"{PACKAGE}.migrations"}
     assert {name for name in own if len(homes[name]) != 1} == set()
     arrows = {
         (homes[name][0], homes[imported][0])

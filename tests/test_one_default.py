@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from api.pages.views.planning import read_form
+from datalens_service.api.pages.views.planning import read_form
 from datalens_service.base.errors import InvalidSpec
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.data.dataset import Schema

@@ -1,4 +1,4 @@
-"""The Celery application: `celery -A workers.app worker --concurrency 1 --without-gossip --without-mingle`.
+"""The Celery application: `celery -A datalens_service.workers.app worker --concurrency 1 …` (docs/deploy.md).
 
 Celery only wakes workers. Which job runs where, how often it was tried and whether it was cancelled is in the
 database, so every setting here may lose or repeat a message, but none may start a job unasked.
@@ -22,7 +22,7 @@ def make_app(settings: Settings) -> Celery:
     """
     if not settings.broker_url:
         raise InvalidInput("Celery needs ⟦DATALENS_BROKER_URL⟧, for example redis://localhost:6379/0.")
-    app = Celery("datalens", broker=settings.broker_url, include=["workers.tasks"])
+    app = Celery("datalens", broker=settings.broker_url, include=["datalens_service.workers.tasks"])
     app.conf.update(_delivery(settings.queue), **_worker())
     return app
 
@@ -58,7 +58,7 @@ def _worker() -> dict[str, Any]:
     return {
         # A task only wakes a thread of its own process.
         "worker_pool": "threads",
-        "worker_consumer": "workers.consumer:Consumer",
+        "worker_consumer": "datalens_service.workers.consumer:Consumer",
         # Nothing here needs remote control, and whoever reaches the broker should not have it.
         "worker_enable_remote_control": False,
         "worker_send_task_events": False,

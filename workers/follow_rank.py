@@ -1,4 +1,4 @@
-"""Runs one rank above 0 of a job on this machine; rank 0 starts it: `python -m workers.follow_rank`.
+"""Runs one rank above 0 of a job on this machine; rank 0 starts it: `python -m datalens_service.workers.follow_rank`.
 
 It reads records and computes teachers. It knows no database, holds no lease, charges nothing and draws no noise.
 """
@@ -54,7 +54,9 @@ def _serve(settings: Settings, group: ProcessGroup) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> Exit:
     """Run the rank that the command line names."""
-    parser = argparse.ArgumentParser(prog="python -m workers.follow_rank", description="Runs one rank of a job.")
+    parser = argparse.ArgumentParser(
+        prog="python -m datalens_service.workers.follow_rank", description="Runs one rank of a job."
+    )
     parser.add_argument("job_id", metavar="JOB_ID")
     for name in ("rank", "world-size", "timeout-seconds"):
         parser.add_argument(f"--{name}", type=int, required=True, metavar="NUMBER")

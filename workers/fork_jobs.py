@@ -1,4 +1,4 @@
-"""The fork server: `python -P -m workers.fork_jobs`, started by `process/fork_server.py`.
+"""The fork server: `python -P -m datalens_service.workers.fork_jobs`, started by `process/fork_server.py`.
 
 It imports what a job needs, which takes seconds, and then forks a process for each job, which takes milliseconds. It
 has one thread of Python, no record, no database and no GPU, so a forked process begins as one that was started anew.
@@ -17,10 +17,10 @@ from typing import Final, NamedTuple, NoReturn
 
 import numpy as np
 
-from workers.process.fork_server import HAS_GPU, INTEGER
+from datalens_service.workers.process.fork_server import HAS_GPU, INTEGER
 
 _IMPORTS: Final = (
-    "workers.run_job",
+    "datalens_service.workers.run_job",
     "datalens_service.methods.voting.training_run",
     "dp_accounting.pld.privacy_loss_distribution",
     # The first optimizer of a process imports it.
@@ -142,7 +142,7 @@ def import_all() -> None:
 
 
 def _run(request: ForkRequest) -> int:
-    from workers.run_job import main as run_job
+    from datalens_service.workers.run_job import main as run_job
 
     return run_job(request.become_job())
 

@@ -1,4 +1,4 @@
-"""Runs one job in one process: `python -m workers.run_job [--token TOKEN] [JOB_ID]`.
+"""Runs one job in one process: `python -m datalens_service.workers.run_job [--token TOKEN] [JOB_ID]`.
 
     adopt the lease that was claimed ──▶ keep it alive ──▶ execute ──▶ exit
     for this process, or claim the job    │ asked to end or to pause: give the job back
@@ -40,10 +40,10 @@ from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.jobs.leases import Lease
-from workers.follow_rank import follow
-from workers.process.job_process import announce
-from workers.process.ranks import StartedRanks
-from workers.process.recover_jobs import Recovery
+from datalens_service.workers.follow_rank import follow
+from datalens_service.workers.process.job_process import announce
+from datalens_service.workers.process.ranks import StartedRanks
+from datalens_service.workers.process.recover_jobs import Recovery
 
 log = structlog.get_logger()
 
@@ -132,7 +132,7 @@ def _execute(database: Database, settings: Settings, lease: Lease, stopping: thr
 
 def main(arguments: Sequence[str] | None = None) -> Exit:
     """Run the job named on the command line; the exit status says whether anything is left to do."""
-    parser = argparse.ArgumentParser(prog="python -m workers.run_job", description="Runs one job.")
+    parser = argparse.ArgumentParser(prog="python -m datalens_service.workers.run_job", description="Runs one job.")
     parser.add_argument("job_id", metavar="JOB_ID", nargs="?", help="default: the next one of DATALENS_QUEUE")
     parser.add_argument("--token", type=int, metavar="TOKEN", help="of the lease claimed for this process")
     parsed = parser.parse_args(arguments)

@@ -15,10 +15,10 @@ from datalens_service.base import logs
 from datalens_service.base.errors import DatalensError
 from datalens_service.base.settings import Settings
 from datalens_service.store.database import Database
-from workers.app import app
-from workers.process.health import HealthFile
-from workers.process.job_loop import JobLoop
-from workers.process.supervise_job import GRACE_SECONDS
+from datalens_service.workers.app import app
+from datalens_service.workers.process.health import HealthFile
+from datalens_service.workers.process.job_loop import JobLoop
+from datalens_service.workers.process.supervise_job import GRACE_SECONDS
 
 log = structlog.get_logger()
 

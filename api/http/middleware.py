@@ -15,8 +15,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.addresses import inner_path
-from api.problems.handlers import ProblemResponse, from_status, internal_error
+from datalens_service.api.addresses import inner_path
+from datalens_service.api.problems.handlers import ProblemResponse, from_status, internal_error
 from datalens_service.base.logs import outline
 from datalens_service.base.wording import HEADER, Voice, spoken_to
 from datalens_service.store.patience import impatient

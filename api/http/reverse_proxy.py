@@ -12,7 +12,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from api.addresses import address, rooted_at
+from datalens_service.api.addresses import address, rooted_at
 from datalens_service.base.settings import ROOT_PATH, Settings
 
 HEADER: Final = "X-Forwarded-Prefix"

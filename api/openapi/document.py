@@ -11,9 +11,9 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
-from api.problems.handlers import MEDIA_TYPE, Problem, document
-from api.problems.problem_types import PROBLEM_TYPES, ProblemType
-from api.security.permissions import find_rule
+from datalens_service.api.problems.handlers import MEDIA_TYPE, Problem, document
+from datalens_service.api.problems.problem_types import PROBLEM_TYPES, ProblemType
+from datalens_service.api.security.permissions import find_rule
 from datalens_service.base.errors import BudgetExceeded, InvalidDataset, InvalidInput, RateLimited
 
 Json = dict[str, Any]

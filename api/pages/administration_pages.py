@@ -4,9 +4,9 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Response
 
-from api.deps import LARGEST, After, ObjectId, ServicesDep
-from api.http.strictness import DIGITS
-from api.pages.views.rendering import PageRoute, VisitorDep
+from datalens_service.api.deps import LARGEST, After, ObjectId, ServicesDep
+from datalens_service.api.http.strictness import DIGITS
+from datalens_service.api.pages.views.rendering import PageRoute, VisitorDep
 from datalens_service.base.audience import public_part
 from datalens_service.store.access import access_log, keys, quotas, usage, webhooks
 from datalens_service.store.database_clock import read_clock

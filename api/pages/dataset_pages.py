@@ -5,14 +5,14 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 from fastapi import APIRouter, Query, Response
 
-from api.deps import After, ObjectId, Services, ServicesDep
-from api.pages.views import journal
-from api.pages.views.attacks import found_on_dataset
-from api.pages.views.facts import dataset_facts, job_rows
-from api.pages.views.rendering import PageRoute, Visitor, VisitorDep
-from api.schemas.common import DatasetRead
-from api.schemas.datasets import ValidationRead
-from api.security.permissions import check_scope
+from datalens_service.api.deps import After, ObjectId, Services, ServicesDep
+from datalens_service.api.pages.views import journal
+from datalens_service.api.pages.views.attacks import found_on_dataset
+from datalens_service.api.pages.views.facts import dataset_facts, job_rows
+from datalens_service.api.pages.views.rendering import PageRoute, Visitor, VisitorDep
+from datalens_service.api.schemas.common import DatasetRead
+from datalens_service.api.schemas.datasets import ValidationRead
+from datalens_service.api.security.permissions import check_scope
 from datalens_service.data.intake.readers import READERS, usual_suffixes
 from datalens_service.data.intake.reading_choices import Encoding
 from datalens_service.services.dataset_declaration import DatasetForm

@@ -5,11 +5,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from api.deps import ObjectId, Services, ServicesDep
-from api.pages.views import image_viewer
-from api.pages.views.rendering import PageRoute, Visitor, VisitorDep
-from api.schemas.jobs import JobRead
-from api.security.permissions import check_scope
+from datalens_service.api.deps import ObjectId, Services, ServicesDep
+from datalens_service.api.pages.views import image_viewer
+from datalens_service.api.pages.views.rendering import PageRoute, Visitor, VisitorDep
+from datalens_service.api.schemas.jobs import JobRead
+from datalens_service.api.security.permissions import check_scope
 from datalens_service.base.errors import InvalidInput, StateConflict
 from datalens_service.services.synthetic_files import Selection
 from datalens_service.store.access.roles import Scope

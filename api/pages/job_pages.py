@@ -5,17 +5,17 @@ from typing import Annotated, Any, Final, Literal, get_args
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import StringConstraints
 
-from api.deps import After, ObjectId, Services, ServicesDep
-from api.http.file_responses import file_response
-from api.pages.views import attacks, facts, formatting
-from api.pages.views.attacks import found_on_job
-from api.pages.views.comparison import compare_figures, compare_parameters, judge_sides, load_side
-from api.pages.views.facts import job_rows
-from api.pages.views.quality import accuracies_of_jobs, quality_of_job, read_confusion, read_figures
-from api.pages.views.rendering import PageRoute, Visitor, VisitorDep
-from api.schemas.common import BudgetRead
-from api.schemas.jobs import EventRead, JobRead
-from api.security.permissions import check_scope
+from datalens_service.api.deps import After, ObjectId, Services, ServicesDep
+from datalens_service.api.http.file_responses import file_response
+from datalens_service.api.pages.views import attacks, facts, formatting
+from datalens_service.api.pages.views.attacks import found_on_job
+from datalens_service.api.pages.views.comparison import compare_figures, compare_parameters, judge_sides, load_side
+from datalens_service.api.pages.views.facts import job_rows
+from datalens_service.api.pages.views.quality import accuracies_of_jobs, quality_of_job, read_confusion, read_figures
+from datalens_service.api.pages.views.rendering import PageRoute, Visitor, VisitorDep
+from datalens_service.api.schemas.common import BudgetRead
+from datalens_service.api.schemas.jobs import EventRead, JobRead
+from datalens_service.api.security.permissions import check_scope
 from datalens_service.base.errors import InvalidInput, NotFound, StateConflict
 from datalens_service.data.export import WRITERS
 from datalens_service.data.export.licence import LICENCES

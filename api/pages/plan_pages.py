@@ -5,12 +5,12 @@ from uuid import uuid4
 
 from fastapi import APIRouter, Body, Query, Response
 
-from api.deps import ObjectId, Services, ServicesDep
-from api.pages.views import facts
-from api.pages.views.facts import dataset_facts
-from api.pages.views.planning import CHOICES, offer_encoders, read_form, suggest_request
-from api.pages.views.rendering import PageRoute, Visitor, VisitorDep
-from api.schemas.common import PlanRead, TrainingRequest
+from datalens_service.api.deps import ObjectId, Services, ServicesDep
+from datalens_service.api.pages.views import facts
+from datalens_service.api.pages.views.facts import dataset_facts
+from datalens_service.api.pages.views.planning import CHOICES, offer_encoders, read_form, suggest_request
+from datalens_service.api.pages.views.rendering import PageRoute, Visitor, VisitorDep
+from datalens_service.api.schemas.common import PlanRead, TrainingRequest
 from datalens_service.base.errors import DatalensError, StateConflict
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.services import pricing

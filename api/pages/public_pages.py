@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Form, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
-from api.deps import ServicesDep
-from api.pages.views.rendering import SIGN_IN, PageRoute, local_path, open_page, page
-from api.security import browser_sessions as cookies
-from api.security.browser_sessions import resume_session
+from datalens_service.api.deps import ServicesDep
+from datalens_service.api.pages.views.rendering import SIGN_IN, PageRoute, local_path, open_page, page
+from datalens_service.api.security import browser_sessions as cookies
+from datalens_service.api.security.browser_sessions import resume_session
 from datalens_service.base.errors import Unauthorized
 from datalens_service.store.access import browser_sessions
 

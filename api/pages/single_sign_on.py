@@ -6,11 +6,11 @@ import structlog
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
-from api.deps import Services, ServicesDep
-from api.pages.views.rendering import PageRoute, local_path, page
-from api.security import browser_sessions as cookies
-from api.security import sign_in_attempts as attempts
 from datalens_service.adapters.openid_provider import CALLBACK, OpenIdProvider, ProviderUnavailableError
+from datalens_service.api.deps import Services, ServicesDep
+from datalens_service.api.pages.views.rendering import PageRoute, local_path, page
+from datalens_service.api.security import browser_sessions as cookies
+from datalens_service.api.security import sign_in_attempts as attempts
 from datalens_service.base.errors import Forbidden, NotFound, Unauthorized
 from datalens_service.services.claims import identify
 from datalens_service.store.access import identities

@@ -13,10 +13,10 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
-from api.addresses import Link, address
-from api.problems.expected_bodies import concerns_all, explain
-from api.problems.problem_types import BY_STATUS, INTERNAL, PROBLEM_TYPES, ProblemType
-from api.problems.request_errors import described, problem_errors
+from datalens_service.api.addresses import Link, address
+from datalens_service.api.problems.expected_bodies import concerns_all, explain
+from datalens_service.api.problems.problem_types import BY_STATUS, INTERNAL, PROBLEM_TYPES, ProblemType
+from datalens_service.api.problems.request_errors import described, problem_errors
 from datalens_service.base.errors import BudgetExceeded, DatalensError, InvalidInput, RateLimited, StoreUnavailable
 from datalens_service.base.parsing import Stated
 from datalens_service.base.wording import speak, spoken

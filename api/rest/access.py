@@ -5,11 +5,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Response, status
 
-from api.deps import Caller, LastKnown, Limit, ObjectId, ServicesDep
-from api.http.strictness import StrictRoute
-from api.openapi import examples
-from api.openapi.document import ok, problems
-from api.schemas.access import (
+from datalens_service.api.deps import Caller, LastKnown, Limit, ObjectId, ServicesDep
+from datalens_service.api.http.strictness import StrictRoute
+from datalens_service.api.openapi import examples
+from datalens_service.api.openapi.document import ok, problems
+from datalens_service.api.schemas.access import (
     AuditPage,
     AuditRead,
     KeyCreate,

@@ -5,13 +5,19 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response, status
 
-from api.deps import Caller, ObjectId, Services, ServicesDep, caller
-from api.http.file_responses import file_response
-from api.http.strictness import StrictRoute
-from api.openapi import examples
-from api.openapi.document import file_content, ok, problems
-from api.schemas.releases import AddressRead, AddressRequest, ArtifactList, ArtifactRead, SigningKeyRead
-from api.security import signed_urls
+from datalens_service.api.deps import Caller, ObjectId, Services, ServicesDep, caller
+from datalens_service.api.http.file_responses import file_response
+from datalens_service.api.http.strictness import StrictRoute
+from datalens_service.api.openapi import examples
+from datalens_service.api.openapi.document import file_content, ok, problems
+from datalens_service.api.schemas.releases import (
+    AddressRead,
+    AddressRequest,
+    ArtifactList,
+    ArtifactRead,
+    SigningKeyRead,
+)
+from datalens_service.api.security import signed_urls
 from datalens_service.base.errors import NotFound
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.store.access import access_log

@@ -5,15 +5,15 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Body, Query, Response, status
 
-from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep
-from api.http.strictness import StrictRoute
-from api.openapi import examples
-from api.openapi.document import ok, private_picture, problems
-from api.problems.handlers import PRIVATE
-from api.rest.jobs import RETRY_AFTER_SECONDS, IdempotencyKey
-from api.schemas.audits import PrivacyAuditRead
-from api.schemas.common import Page
-from api.security.permissions import check_scope
+from datalens_service.api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep
+from datalens_service.api.http.strictness import StrictRoute
+from datalens_service.api.openapi import examples
+from datalens_service.api.openapi.document import ok, private_picture, problems
+from datalens_service.api.problems.handlers import PRIVATE
+from datalens_service.api.rest.jobs import RETRY_AFTER_SECONDS, IdempotencyKey
+from datalens_service.api.schemas.audits import PrivacyAuditRead
+from datalens_service.api.schemas.common import Page
+from datalens_service.api.security.permissions import check_scope
 from datalens_service.audits.request import AuditRequest
 from datalens_service.base.errors import NotFound
 from datalens_service.services import audits as submitting

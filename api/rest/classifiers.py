@@ -6,13 +6,13 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body, Response
 
-from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep
-from api.http.strictness import StrictRoute
-from api.openapi import examples
-from api.openapi.document import Responses, form_body, ok, problems
-from api.problems.handlers import PRIVATE
-from api.released_jobs import Labelling
-from api.schemas.classifiers import (
+from datalens_service.api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep
+from datalens_service.api.http.strictness import StrictRoute
+from datalens_service.api.openapi import examples
+from datalens_service.api.openapi.document import Responses, form_body, ok, problems
+from datalens_service.api.problems.handlers import PRIVATE
+from datalens_service.api.released_jobs import Labelling
+from datalens_service.api.schemas.classifiers import (
     ClassifierRead,
     IndividualEpsilonForm,
     IndividualEpsilonRequest,
@@ -21,8 +21,8 @@ from api.schemas.classifiers import (
     PredictionRequest,
     read_pixels,
 )
-from api.schemas.common import Page
-from api.uploads.receiver import FILE_FIELD, ImagesUploadDep, RecordUploadDep
+from datalens_service.api.schemas.common import Page
+from datalens_service.api.uploads.receiver import FILE_FIELD, ImagesUploadDep, RecordUploadDep
 from datalens_service.base.errors import NotFound, StateConflict
 from datalens_service.data.dataset import Images
 from datalens_service.methods.descent.iterates import ITERATES_FILE

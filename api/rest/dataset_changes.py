@@ -4,15 +4,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Query, Response
 
-from api.deps import Caller, LastKnown, Limit, ObjectId, ServicesDep
-from api.http.strictness import StrictRoute
-from api.openapi import examples
-from api.openapi.document import ok, problems
-from api.problems.handlers import PRIVATE
-from api.rest.datasets import check_own_account, read_uploaded
-from api.schemas.common import BudgetRead, DatasetRead
-from api.schemas.datasets import ConfirmationRequest, EntryPage, RaiseRequest, UploadedDataset
-from api.schemas.labels import DatasetChanges
+from datalens_service.api.deps import Caller, LastKnown, Limit, ObjectId, ServicesDep
+from datalens_service.api.http.strictness import StrictRoute
+from datalens_service.api.openapi import examples
+from datalens_service.api.openapi.document import ok, problems
+from datalens_service.api.problems.handlers import PRIVATE
+from datalens_service.api.rest.datasets import check_own_account, read_uploaded
+from datalens_service.api.schemas.common import BudgetRead, DatasetRead
+from datalens_service.api.schemas.datasets import ConfirmationRequest, EntryPage, RaiseRequest, UploadedDataset
+from datalens_service.api.schemas.labels import DatasetChanges
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.services import budgets, ingestion
 from datalens_service.store import labels

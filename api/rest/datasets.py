@@ -7,14 +7,14 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body, Query, Response, status
 
-from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep
-from api.http.strictness import StrictRoute
-from api.openapi import examples
-from api.openapi.document import Responses, form_body, ok, private_picture, problems
-from api.problems.handlers import PRIVATE
-from api.schemas.common import DatasetRead, Page, PrivacyRead
-from api.schemas.datasets import DatasetRequest, DeletionReceipt, UploadedDataset, ValidationRead
-from api.uploads.receiver import FILE_FIELD, ReceivedFile, UploadDep
+from datalens_service.api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep
+from datalens_service.api.http.strictness import StrictRoute
+from datalens_service.api.openapi import examples
+from datalens_service.api.openapi.document import Responses, form_body, ok, private_picture, problems
+from datalens_service.api.problems.handlers import PRIVATE
+from datalens_service.api.schemas.common import DatasetRead, Page, PrivacyRead
+from datalens_service.api.schemas.datasets import DatasetRequest, DeletionReceipt, UploadedDataset, ValidationRead
+from datalens_service.api.uploads.receiver import FILE_FIELD, ReceivedFile, UploadDep
 from datalens_service.base.errors import StateConflict
 from datalens_service.data.export.png import encode_private_png, grid
 from datalens_service.data.intake.readers import READERS

@@ -5,10 +5,10 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Request, Response
 
-from api.deps import Caller, Services, ServicesDep
-from api.http.file_responses import file_response
-from api.openapi.document import file_content, problems
-from api.released_jobs import (
+from datalens_service.api.deps import Caller, Services, ServicesDep
+from datalens_service.api.http.file_responses import file_response
+from datalens_service.api.openapi.document import file_content, problems
+from datalens_service.api.released_jobs import (
     IMAGES,
     Drawing,
     Labelling,
@@ -18,7 +18,7 @@ from api.released_jobs import (
     images_file,
     stored_file,
 )
-from api.security.permissions import check_may_see_private
+from datalens_service.api.security.permissions import check_may_see_private
 from datalens_service.base.errors import NotFound
 from datalens_service.proof.job_proof import PROOF_FILE
 from datalens_service.report import document

@@ -4,11 +4,11 @@ from typing import Any, Final
 
 from fastapi import APIRouter
 
-from api.deps import ServicesDep
-from api.openapi import examples
-from api.openapi.document import form_body, ok, problems
-from api.schemas.classifiers import EncoderForm
-from api.uploads.receiver import FILE_FIELD, EncoderUploadDep
+from datalens_service.api.deps import ServicesDep
+from datalens_service.api.openapi import examples
+from datalens_service.api.openapi.document import form_body, ok, problems
+from datalens_service.api.schemas.classifiers import EncoderForm
+from datalens_service.api.uploads.receiver import FILE_FIELD, EncoderUploadDep
 from datalens_service.models.encoders import OnnxEncoder
 from datalens_service.services import encoders
 

@@ -10,10 +10,10 @@ import anyio.to_thread
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from api.deps import LARGEST, Limit, ObjectId, Services, ServicesDep
-from api.http.strictness import DIGITS
-from api.openapi.document import ok
-from api.schemas.jobs import EventPage, EventRead
+from datalens_service.api.deps import LARGEST, Limit, ObjectId, Services, ServicesDep
+from datalens_service.api.http.strictness import DIGITS
+from datalens_service.api.openapi.document import ok
+from datalens_service.api.schemas.jobs import EventPage, EventRead
 from datalens_service.store.jobs import events, jobs
 
 MEDIA_TYPE: Final = "text/event-stream"

@@ -6,14 +6,14 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response, status
 
-from api.deps import After, Caller, Limit, ObjectId, ServicesDep
-from api.http.file_responses import file_response
-from api.openapi import examples
-from api.openapi.document import file_content, form_body, ok, problems
-from api.released_jobs import IMAGES, SelectionDep, images_file
-from api.schemas.common import Page
-from api.schemas.releases import GeneratorForm, GeneratorRead
-from api.uploads.receiver import FILE_FIELD, GeneratorUploadDep
+from datalens_service.api.deps import After, Caller, Limit, ObjectId, ServicesDep
+from datalens_service.api.http.file_responses import file_response
+from datalens_service.api.openapi import examples
+from datalens_service.api.openapi.document import file_content, form_body, ok, problems
+from datalens_service.api.released_jobs import IMAGES, SelectionDep, images_file
+from datalens_service.api.schemas.common import Page
+from datalens_service.api.schemas.releases import GeneratorForm, GeneratorRead
+from datalens_service.api.uploads.receiver import FILE_FIELD, GeneratorUploadDep
 from datalens_service.base.errors import StateConflict
 from datalens_service.data.dataset import Schema
 from datalens_service.services import generator_import

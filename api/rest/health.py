@@ -7,9 +7,9 @@ from anyio import to_thread
 from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field
 
-from api.deps import Services, ServicesDep, caller
-from api.http import metrics
-from api.openapi.document import ok, problems
+from datalens_service.api.deps import Services, ServicesDep, caller
+from datalens_service.api.http import metrics
+from datalens_service.api.openapi.document import ok, problems
 from datalens_service.base.errors import StoreUnavailable
 from datalens_service.base.wording import speak
 from datalens_service.services.overview import overview

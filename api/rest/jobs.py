@@ -5,14 +5,14 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Body, Header, Query, Response, status
 
-from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep
-from api.http.strictness import StrictRoute, as_request_errors
-from api.openapi import examples
-from api.openapi.document import ok, problems
-from api.schemas.common import Page, TrainingRequest
-from api.schemas.jobs import CloneRequest, JobRead
-from api.schemas.labels import JobChanges
 from datalens_service.adapters.startup import check_disks
+from datalens_service.api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep
+from datalens_service.api.http.strictness import StrictRoute, as_request_errors
+from datalens_service.api.openapi import examples
+from datalens_service.api.openapi.document import ok, problems
+from datalens_service.api.schemas.common import Page, TrainingRequest
+from datalens_service.api.schemas.jobs import CloneRequest, JobRead
+from datalens_service.api.schemas.labels import JobChanges
 from datalens_service.base.errors import InvalidInput
 from datalens_service.base.fields import Moment
 from datalens_service.planning.expectations import check_utility

@@ -4,11 +4,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body
 
-from api.deps import Caller, ServicesDep
-from api.http.strictness import StrictRoute
-from api.openapi import examples
-from api.openapi.document import ok, problems
-from api.schemas.common import PlanRead, TrainingRequest
+from datalens_service.api.deps import Caller, ServicesDep
+from datalens_service.api.http.strictness import StrictRoute
+from datalens_service.api.openapi import examples
+from datalens_service.api.openapi.document import ok, problems
+from datalens_service.api.schemas.common import PlanRead, TrainingRequest
 from datalens_service.services import encoders, pricing
 
 router = APIRouter(prefix="/v1/plans", route_class=StrictRoute, tags=["plans"])

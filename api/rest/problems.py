@@ -8,10 +8,10 @@ from fastapi import APIRouter, Header, Path, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
-from api.addresses import Link
-from api.openapi.document import ok
-from api.pages.views.rendering import page
-from api.problems.problem_types import PROBLEM_TYPES, ProblemType
+from datalens_service.api.addresses import Link
+from datalens_service.api.openapi.document import ok
+from datalens_service.api.pages.views.rendering import page
+from datalens_service.api.problems.problem_types import PROBLEM_TYPES, ProblemType
 from datalens_service.base.copies import copied
 from datalens_service.base.errors import NotFound
 

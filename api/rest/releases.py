@@ -6,8 +6,8 @@ from typing import Final, Self
 
 from fastapi import APIRouter, Response
 
-from api.deps import After, Services, ServicesDep
-from api.pages.views.rendering import RELEASES, PageRoute, VisitorDep
+from datalens_service.api.deps import After, Services, ServicesDep
+from datalens_service.api.pages.views.rendering import RELEASES, PageRoute, VisitorDep
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS
 from datalens_service.services.pricing import JobPrivacy

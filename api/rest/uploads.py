@@ -10,12 +10,12 @@ from fastapi import APIRouter, Depends, Header, Request, Response, status
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from api.deps import ObjectId, Services, ServicesDep, caller
-from api.http.strictness import DIGITS
-from api.openapi.document import ok, problems
-from api.schemas.datasets import UploadRead
-from api.uploads import tus
-from api.uploads.receiver import build_metadata, label_in, read_pieces
+from datalens_service.api.deps import ObjectId, Services, ServicesDep, caller
+from datalens_service.api.http.strictness import DIGITS
+from datalens_service.api.openapi.document import ok, problems
+from datalens_service.api.schemas.datasets import UploadRead
+from datalens_service.api.uploads import tus
+from datalens_service.api.uploads.receiver import build_metadata, label_in, read_pieces
 from datalens_service.base.errors import InvalidDataset, Unauthorized, UploadOffsetMismatch
 from datalens_service.data.intake.readers import EMPTY
 from datalens_service.store.access.keys import ApiKey

@@ -4,13 +4,20 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Response, status
 
-from api.deps import After, Caller, Limit, ObjectId, ServicesDep
-from api.http.strictness import StrictRoute
-from api.openapi import examples
-from api.openapi.document import ok
-from api.schemas.common import Page
-from api.schemas.webhooks import DeliveryRead, WebhookChange, WebhookCreate, WebhookCreated, WebhookList, WebhookRead
 from datalens_service.adapters.webhook_sender import check_target
+from datalens_service.api.deps import After, Caller, Limit, ObjectId, ServicesDep
+from datalens_service.api.http.strictness import StrictRoute
+from datalens_service.api.openapi import examples
+from datalens_service.api.openapi.document import ok
+from datalens_service.api.schemas.common import Page
+from datalens_service.api.schemas.webhooks import (
+    DeliveryRead,
+    WebhookChange,
+    WebhookCreate,
+    WebhookCreated,
+    WebhookList,
+    WebhookRead,
+)
 from datalens_service.store.access import webhooks
 
 router = APIRouter(prefix="/v1/webhooks", route_class=StrictRoute, tags=["webhooks"])

@@ -5,7 +5,7 @@ from typing import Self
 
 from pydantic import BaseModel, Field
 
-from api.schemas.common import NumberedPage, listed
+from datalens_service.api.schemas.common import NumberedPage, listed
 from datalens_service.base.copies import copied
 from datalens_service.base.fields import Integer, Moment, Strict
 from datalens_service.services.dataset_declaration import Label

@@ -5,9 +5,9 @@ from typing import Self
 
 from pydantic import BaseModel, Field
 
-from api.addresses import Link
-from api.schemas.common import listed
-from api.schemas.jobs import JobError, ProgressRead
+from datalens_service.api.addresses import Link
+from datalens_service.api.schemas.common import listed
+from datalens_service.api.schemas.jobs import JobError, ProgressRead
 from datalens_service.audits.audit import AuditResult
 from datalens_service.audits.request import AttackName, AuditRequest, InversionEffort, Target
 from datalens_service.base.clock import utc_now  # noqa: TID251 (an estimate is shown, and decides nothing)

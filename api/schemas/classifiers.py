@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 from pydantic import BaseModel, Field
 
-from api.addresses import Link
+from datalens_service.api.addresses import Link
 from datalens_service.base.copies import copied
 from datalens_service.base.errors import InvalidInput
 from datalens_service.base.fields import Integer, Strict

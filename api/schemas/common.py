@@ -6,7 +6,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 from pydantic import BaseModel, Field
 
-from api.addresses import Link
+from datalens_service.api.addresses import Link
 from datalens_service.base.copies import copied
 from datalens_service.base.fields import Flag, Integer, Strict
 from datalens_service.base.parsing import Stated

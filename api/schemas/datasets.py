@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
-from api.schemas.common import DatasetRead, NumberedPage
+from datalens_service.api.schemas.common import DatasetRead, NumberedPage
 from datalens_service.base.copies import copied
 from datalens_service.base.fields import PRINTABLE, Number, Strict
 from datalens_service.base.wording import spoken

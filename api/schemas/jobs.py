@@ -6,9 +6,9 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, Field
 
-from api.addresses import Link
-from api.problems.problem_types import INTERNAL, PROBLEM_TYPES
-from api.schemas.common import NumberedPage, TrainingRequest, listed
+from datalens_service.api.addresses import Link
+from datalens_service.api.problems.problem_types import INTERNAL, PROBLEM_TYPES
+from datalens_service.api.schemas.common import NumberedPage, TrainingRequest, listed
 from datalens_service.base.clock import utc_now  # noqa: TID251 (an estimate is shown, and decides nothing)
 from datalens_service.base.copies import copied
 from datalens_service.base.fields import Flag, Integer, Number, Strict

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, Field
 
-from api.addresses import Link
+from datalens_service.api.addresses import Link
 from datalens_service.base.copies import copied
 from datalens_service.base.fields import Integer, Strict
 from datalens_service.base.signatures import ALGORITHM, PublicKey

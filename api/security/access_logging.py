@@ -9,9 +9,9 @@ import anyio.to_thread
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import Message, Receive, Scope, Send
 
-from api.http.middleware import Middleware
-from api.problems.handlers import answer_withheld
-from api.security.permissions import find_rule
+from datalens_service.api.http.middleware import Middleware
+from datalens_service.api.problems.handlers import answer_withheld
+from datalens_service.api.security.permissions import find_rule
 from datalens_service.base.errors import StoreUnavailable
 from datalens_service.store.access import access_log
 from datalens_service.store.access.tenants import OWNED

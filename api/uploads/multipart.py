@@ -9,7 +9,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.exceptions import HTTPException
 
-from api.problems.expected_bodies import MALFORMED_FORM, NO_FILE
+from datalens_service.api.problems.expected_bodies import MALFORMED_FORM, NO_FILE
 from datalens_service.base.errors import InvalidInput
 
 if TYPE_CHECKING:

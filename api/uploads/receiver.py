@@ -21,18 +21,18 @@ from fastapi import Depends, Request
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from api.deps import Services, ServicesDep, caller
-from api.http.strictness import as_request_errors, no_json, parsed, typed
-from api.schemas.classifiers import (
+from datalens_service.api.deps import Services, ServicesDep, caller
+from datalens_service.api.http.strictness import as_request_errors, no_json, parsed, typed
+from datalens_service.api.schemas.classifiers import (
     EncoderForm,
     IndividualEpsilonForm,
     IndividualEpsilonRequest,
     PredictionForm,
     PredictionRequest,
 )
-from api.schemas.datasets import DatasetRequest
-from api.schemas.releases import GeneratorForm
-from api.uploads.multipart import FormReader
+from datalens_service.api.schemas.datasets import DatasetRequest
+from datalens_service.api.schemas.releases import GeneratorForm
+from datalens_service.api.uploads.multipart import FormReader
 from datalens_service.base.errors import InvalidInput, StoreUnavailable, Unauthorized
 from datalens_service.services.dataset_declaration import DatasetForm
 from datalens_service.store.access.keys import ApiKey

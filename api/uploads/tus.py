@@ -20,8 +20,8 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive, Scope, Send
 
-from api.addresses import inner_path
-from api.http.middleware import Middleware
+from datalens_service.api.addresses import inner_path
+from datalens_service.api.http.middleware import Middleware
 from datalens_service.base.errors import (
     ChecksumMismatch,
     ProtocolMismatch,

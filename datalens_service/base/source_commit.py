@@ -10,7 +10,8 @@ from typing import Final
 
 _CHECKOUT: Final = Path(__file__).parents[2]
 _DISTRIBUTION: Final = "datalens-service"
-_PACKAGES: Final = ("api", "datalens_service", "migrations", "workers")
+_LINKS: Final = ("api", "migrations", "workers")
+"""Rooms that are links in a checkout, whose files `rglob` would leave out."""
 
 
 @cache
@@ -24,10 +25,10 @@ def source_commit(checkout: Path = _CHECKOUT) -> str:
     return _of_checkout(checkout) or _of_installation() or f"sha256:{source_digest()}"
 
 
-def source_digest(root: Path = _CHECKOUT) -> str:
+def source_digest(root: Path = _CHECKOUT / "datalens_service") -> str:
     """Hash names and contents of all files of the program below `root`, in the order of their names, by SHA-256."""
     digest = hashlib.sha256()
-    files = (path for package in _PACKAGES for path in (root / package).rglob("*"))
+    files = {path for folder in (root, *(root / name for name in _LINKS)) for path in folder.rglob("*")}
     for path in sorted(path for path in files if path.is_file() and path.suffix != ".pyc"):
         name, content = path.relative_to(root).as_posix().encode(), path.read_bytes()
         digest.update(b"%d %b %d " % (len(name), name, len(content)) + content)

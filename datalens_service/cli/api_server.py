@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from datalens_service.base.settings import Settings
 
-APPLICATION: Final = "api.main:create_app"
+APPLICATION: Final = "datalens_service.api.main:create_app"
 """Factory of the web application, as one would name it to uvicorn; the command line imports nothing of the API."""
 
 _CLOSING_SECONDS: Final = 5.0

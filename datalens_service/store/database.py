@@ -27,7 +27,6 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
-import migrations
 from datalens_service.base.clock import utc_now  # noqa: TID251 (SQLite has no clock but this machine's)
 from datalens_service.base.errors import InvalidInput, StoreUnavailable
 from datalens_service.store import patience
@@ -49,7 +48,7 @@ _TIMEOUTS = {"lock_timeout": 30, "idle_in_transaction_session_timeout": 60}
 _POSTGRESQL_OPTIONS = " ".join(f"-c {name}={seconds}s" for name, seconds in _TIMEOUTS.items())
 _CONNECT_SECONDS = 10
 _UNANSWERED_MILLISECONDS = 30_000
-_MIGRATIONS = str(Path(migrations.__file__).parent)
+_MIGRATIONS = str(Path(__file__).parents[1] / "migrations")
 _MIGRATION_LOCK = 0x646C_6D69
 _BEGIN = "datalens_begin"
 _WAIT = "datalens_wait"

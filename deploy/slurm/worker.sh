@@ -16,7 +16,7 @@ set +a
 export DATALENS_QUEUE=gpu DATALENS_DEVICE=cuda
 
 # Slurm warns two minutes before the end; the worker then gives its job back, and another one continues.
-celery -A workers.app worker --concurrency 1 --without-gossip --without-mingle --loglevel info &
+celery -A datalens_service.workers.app worker --concurrency 1 --without-gossip --without-mingle --loglevel info &
 worker=$!
 trap 'kill -TERM "$worker"' TERM
 wait "$worker" || true

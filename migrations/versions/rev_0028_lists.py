@@ -18,7 +18,7 @@ def upgrade() -> None:
     ):
         op.create_index(op.f(f"ix_{table}_{'_'.join(columns)}"), table, columns)
     which = sa.text("kind = 'delete'")
-    name = op.f("ix_ledger_entries_dataset_id")
-    op.create_index(name, "ledger_entries", ["dataset_id"], sqlite_where=which, postgresql_where=which)
+    deletions = op.f("ix_ledger_entries_dataset_id")
+    op.create_index(deletions, "ledger_entries", ["dataset_id"], sqlite_where=which, postgresql_where=which)
     for name in ("ix_jobs_dataset_id_created_at_id", "ix_jobs_tenant_id_created_at_id"):
         op.drop_index(op.f(name), "jobs")

@@ -12,8 +12,8 @@ import numpy as np
 from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 
-from api.deps import Services
-from api.main import create_app
+from datalens_service.api.deps import Services
+from datalens_service.api.main import create_app
 from datalens_service.audits.audit import AttackResult, AuditResult
 from datalens_service.audits.inversion_figures import InversionFigures, ReconstructionErrors
 from datalens_service.audits.membership import measure

@@ -11,10 +11,10 @@ from fastapi import APIRouter, FastAPI
 from starlette.routing import BaseRoute
 from starlette.testclient import TestClient
 
-from api.application import _Application
-from api.deps import Services
-from api.main import create_app
 from child_programs import without_processes
+from datalens_service.api.application import _Application
+from datalens_service.api.deps import Services
+from datalens_service.api.main import create_app
 from datalens_service.base.settings import Settings
 from in_process_service import InProcessService
 

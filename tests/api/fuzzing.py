@@ -26,7 +26,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from api.main import create_app
+from datalens_service.api.main import create_app
 from datalens_service.base.settings import Settings
 
 PATIENCE = 240

@@ -17,9 +17,9 @@ from starlette.testclient import TestClient
 from starlette.types import Scope
 from test_validation import uploaded
 
-from api.deps import Services
-from api.security import access_logging
-from api.security.access_logging import _object
+from datalens_service.api.deps import Services
+from datalens_service.api.security import access_logging
+from datalens_service.api.security.access_logging import _object
 from datalens_service.base.errors import LedgerCorrupt, StoreUnavailable
 from datalens_service.store.access import access_log, keys
 from datalens_service.store.schema.tables import ApiKeyRow

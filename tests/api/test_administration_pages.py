@@ -9,7 +9,7 @@ from api_builders import sign_in
 from sqlalchemy import update
 from starlette.testclient import TestClient
 
-from api.deps import Services
+from datalens_service.api.deps import Services
 from datalens_service.base.clock import utc_now
 from datalens_service.store.access import access_log, keys, tenants, webhooks
 from datalens_service.store.access.keys import KeyRequest

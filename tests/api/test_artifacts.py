@@ -12,8 +12,8 @@ from api_builders import released
 from itsdangerous import Signer
 from starlette.testclient import TestClient
 
-from api.deps import Services
-from api.security import signed_urls
+from datalens_service.api.deps import Services
+from datalens_service.api.security import signed_urls
 from datalens_service.base.clock import utc_now
 from datalens_service.store.access import keys
 from datalens_service.store.installation import Purpose, create_signer

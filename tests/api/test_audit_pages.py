@@ -6,7 +6,7 @@ import pytest
 from api_builders import REHEARSAL, claimed, found_by_attacks, released, sign_in
 from starlette.testclient import TestClient
 
-from api.deps import Services
+from datalens_service.api.deps import Services
 from datalens_service.store.access import access_log
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role

@@ -13,7 +13,7 @@ import structlog
 from api_builders import bearer, browser, claimed, found_by_attacks, journal, npz_of, send_images, succeed, training
 from starlette.testclient import TestClient
 
-from api.deps import Services
+from datalens_service.api.deps import Services
 from datalens_service.base.errors import BudgetExceeded
 from datalens_service.jobs.execute import execute
 from datalens_service.jobs.job_watch import ShutdownRequested

@@ -10,7 +10,7 @@ from api_builders import CONFIRMED, NUM_RECORDS, npz, training, zipped
 from sqlalchemy import func, select
 from starlette.testclient import TestClient
 
-from api.deps import Services
+from datalens_service.api.deps import Services
 from datalens_service.store.schema.tables import AccountRow, DatasetRow, JobRow, LedgerEntryRow, RecordFingerprintRow
 from tests.data.builders import grey
 
@@ -203,7 +203,7 @@ def test_second_job_that_does_not_fit(client: TestClient, services: Services, da
         ("datalens_service.store.datasets.datasets.create", ValueError, 500),
         ("datalens_service.store.datasets.datasets.remember", ValueError, 500),
         ("datalens_service.services.ingestion.decode", OSError, 503),
-        ("api.uploads.multipart.FormReader.write", OSError, 503),
+        ("datalens_service.api.uploads.multipart.FormReader.write", OSError, 503),
     ],
 )
 def test_upload_that_fails_by_our_mistake_leaves_nothing(

@@ -9,7 +9,7 @@ import pytest
 from api_builders import bearer, browser, journal, training
 from starlette.testclient import TestClient
 
-from api.deps import Services
+from datalens_service.api.deps import Services
 from datalens_service.proof.hash_chain import Entry, EntryKind, follow
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role

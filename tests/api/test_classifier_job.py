@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 import datalens_service as datalens
 import datalens_service.jobs.execute
-from api.deps import Services
+from datalens_service.api.deps import Services
 from datalens_service.data.dataset import Upload
 from datalens_service.data.digits import digits
 from datalens_service.proof import release_verification

@@ -11,7 +11,7 @@ from api_builders import SIDE, arrays, browser, npz, npz_of, released, succeed_c
 from PIL import Image
 from starlette.testclient import TestClient
 
-from api.deps import Services
+from datalens_service.api.deps import Services
 from datalens_service.base.errors import WorkerUnavailable
 from datalens_service.data.dataset import Schema
 from datalens_service.methods import Moments

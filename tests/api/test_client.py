@@ -13,7 +13,7 @@ import pytest
 from api_builders import npz, succeed, training
 from event_loops import run_alone
 
-from api.uploads import tus
+from datalens_service.api.uploads import tus
 from datalens_service.base.settings import Settings
 from datalens_service.client import AsyncClient, Client, ClientError, ServiceUnreachable, requests
 from datalens_service.client.transport import Transport

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.pages.views import facts, formatting, journal
+from datalens_service.api.pages.views import facts, formatting, journal
 from datalens_service.base.progress import Phase
 from datalens_service.privacy.accounting import Charge, epsilon_of_units, limit_units, stated_epsilon
 from datalens_service.proof.hash_chain import EntryKind

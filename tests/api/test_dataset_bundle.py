@@ -10,7 +10,7 @@ from api_builders import released, report
 from sqlalchemy import update
 from starlette.testclient import TestClient
 
-from api.deps import Services
+from datalens_service.api.deps import Services
 from datalens_service.data.export import WRITERS
 from datalens_service.store.schema.tables import ArtifactRow
 from example_proof import EXAMPLE_PROOF

@@ -11,8 +11,8 @@ import pytest
 from api_builders import CONFIRMED, arrays, claimed, journal, npz, released, report, send_images, training
 from starlette.testclient import TestClient
 
-from api.deps import Services
-from api.main import create_app
+from datalens_service.api.deps import Services
+from datalens_service.api.main import create_app
 from datalens_service.base.settings import Settings
 from datalens_service.data.intake.stored_dataset import load_dataset
 from datalens_service.privacy.accounting import default_delta, limit_units

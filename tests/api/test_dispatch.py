@@ -12,11 +12,11 @@ import redis
 from api_builders import bearer, send_images, training
 from starlette.testclient import TestClient
 
-from api.deps import Services
-from api.main import create_app
-from api.security.rate_limits import RateLimits
 from certificates import issue_certificate
 from datalens_service.adapters.dispatch import TASK, CeleryDispatcher, Dispatcher
+from datalens_service.api.deps import Services
+from datalens_service.api.main import create_app
+from datalens_service.api.security.rate_limits import RateLimits
 from datalens_service.base.settings import Settings
 from datalens_service.store.jobs import leases
 from deployments.redis import Redis

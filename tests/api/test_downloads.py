@@ -17,8 +17,8 @@ import pytest
 from api_builders import NUM_CLASSES, SIDE, bearer, gaussian, released, report, routes, training
 from starlette.testclient import TestClient
 
-from api.deps import Services
-from api.http.strictness import list_parameters
+from datalens_service.api.deps import Services
+from datalens_service.api.http.strictness import list_parameters
 from datalens_service.data.dataset import Schema
 from datalens_service.report.build import REQUIRED_FIELDS
 from datalens_service.report.document import compute_seal
@@ -106,7 +106,7 @@ def test_releasable_report_is_never_a_private_file(
     client: TestClient, job_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even if the names were mixed up, the store refuses to hand the owner's report to others."""
-    from api.rest import downloads
+    from datalens_service.api.rest import downloads
 
     monkeypatch.setitem(downloads._REPORT_NAMES, downloads.Audience.RELEASABLE, "report")
     reply = client.get(f"/v1/jobs/{job_id}/report", params={"audience": "releasable"})

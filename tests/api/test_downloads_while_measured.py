@@ -13,7 +13,7 @@ import pytest
 from api_builders import CONFIRMED, bearer, browser, claimed, npz, training
 from starlette.testclient import TestClient
 
-from api.deps import Services
+from datalens_service.api.deps import Services
 from datalens_service.jobs.execute import execute
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role

@@ -11,7 +11,7 @@ from api_builders import claimed, training
 from sqlalchemy import update
 from starlette.testclient import TestClient
 
-from api.deps import Services
+from datalens_service.api.deps import Services
 from datalens_service.store.access import browser_sessions, keys
 from datalens_service.store.jobs import events, jobs, leases
 from datalens_service.store.jobs.jobs import JobState

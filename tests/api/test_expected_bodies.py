@@ -15,10 +15,10 @@ from api_builders import description, routes
 from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 
-from api import released_jobs
-from api.http.strictness import list_parameters
-from api.main import create_app
 from datalens_service.adapters.openid_provider import CALLBACK
+from datalens_service.api import released_jobs
+from datalens_service.api.http.strictness import list_parameters
+from datalens_service.api.main import create_app
 from datalens_service.base.settings import Settings
 
 HEADERS = {"Tus-Resumable": "1.0.0", "Upload-Offset": "0"}
@@ -47,7 +47,7 @@ OPERATIONS = list(operations())
 @pytest.fixture
 def anything_is_there(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> TestClient:
     """Whose object it is comes before what the body is; here it is always the caller's."""
-    monkeypatch.setattr("api.deps.tenants.check_owned", lambda *_: None)
+    monkeypatch.setattr("datalens_service.api.deps.tenants.check_owned", lambda *_: None)
     client.app.dependency_overrides[released_jobs.labelling] = lambda: None
     return client
 

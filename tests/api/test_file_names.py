@@ -15,7 +15,7 @@ from test_two_worlds import QUICK, look, train
 from test_uploads import TUS
 from test_validation import settled
 
-from api.uploads.receiver import LONGEST, clean_label, label_in
+from datalens_service.api.uploads.receiver import LONGEST, clean_label, label_in
 from datalens_service.base import logs
 from datalens_service.base.errors import InvalidInput
 from datalens_service.client import Client, ServiceUnreachable

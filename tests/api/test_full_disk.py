@@ -13,9 +13,9 @@ import pytest
 from api_builders import arrays, browser, npz, send_images, succeed, training
 from starlette.testclient import TestClient
 
-from api.deps import Services
-from api.uploads import tus
 from datalens_service.adapters.startup import check_disks
+from datalens_service.api.deps import Services
+from datalens_service.api.uploads import tus
 from datalens_service.base.errors import InsufficientStorage
 from datalens_service.base.settings import Settings
 from datalens_service.data.intake.sandbox import decode, exchange

@@ -10,7 +10,7 @@ from api_builders import NUM_CLASSES, SIDE, gaussian, released
 from safetensors.numpy import save
 from starlette.testclient import TestClient
 
-from api.deps import Services
+from datalens_service.api.deps import Services
 from datalens_service.data.dataset import Schema
 from datalens_service.store.jobs import released_models
 

@@ -13,7 +13,7 @@ from PIL import Image
 from starlette.testclient import TestClient
 from test_two_worlds import freeze, train, upload
 
-from api.main import create_app
+from datalens_service.api.main import create_app
 from datalens_service.base.settings import Settings
 from datalens_service.mechanisms import GradientSum
 from datalens_service.store.datasets import datasets

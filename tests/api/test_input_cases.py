@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from test_uploads import TUS
 from test_validation import settled, uploaded
 
-from api.main import create_app
+from datalens_service.api.main import create_app
 from datalens_service.base.settings import Settings
 from datalens_service.base.wording import HEADER, Voice, speak, spoken_to
 from datalens_service.store.access import tenants

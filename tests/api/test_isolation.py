@@ -9,8 +9,8 @@ import pytest
 from api_builders import another_caller, browser, description, npz, one_of_everything, send_images, training
 from starlette.testclient import TestClient
 
-from api.deps import Services
-from api.security.permissions import RULES
+from datalens_service.api.deps import Services
+from datalens_service.api.security.permissions import RULES
 from datalens_service.store.access import tenants
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import SCOPES, Role, Scope

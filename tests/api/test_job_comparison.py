@@ -8,8 +8,8 @@ from api_builders import browser, succeed, training
 from starlette.testclient import TestClient
 from test_job_quality import PRIVATE, PUBLIC, report_with_figures, visit
 
-from api.deps import Services
-from api.pages.views.comparison import name_parameter
+from datalens_service.api.deps import Services
+from datalens_service.api.pages.views.comparison import name_parameter
 from datalens_service.store.access import tenants
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role

@@ -14,9 +14,9 @@ from api_builders import SIDE, browser, released, report, succeed, training
 from PIL import Image
 from starlette.testclient import TestClient
 
-from api.deps import Services
-from api.pages.views import image_viewer
-from api.security.browser_sessions import FORM_TOKEN_HEADER
+from datalens_service.api.deps import Services
+from datalens_service.api.pages.views import image_viewer
+from datalens_service.api.security.browser_sessions import FORM_TOKEN_HEADER
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
 from datalens_service.store.schema.service_tables import AuditEntryRow

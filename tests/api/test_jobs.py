@@ -13,9 +13,9 @@ from api_builders import browser, claimed, training
 from sqlalchemy import Engine, event
 from starlette.testclient import TestClient
 
-from api.deps import Services
-from api.security.browser_sessions import FORM_TOKEN_HEADER
 from datalens_service import Client
+from datalens_service.api.deps import Services
+from datalens_service.api.security.browser_sessions import FORM_TOKEN_HEADER
 from datalens_service.base.errors import InfeasiblePlan
 from datalens_service.client import requests
 from datalens_service.data.dataset import Schema
@@ -208,7 +208,7 @@ def test_refusal_of_the_library_is_passed_on(client: TestClient, dataset_id: str
 
 
 def test_problems_that_workers_leave_have_a_type() -> None:
-    from api.problems.problem_types import PROBLEM_TYPES
+    from datalens_service.api.problems.problem_types import PROBLEM_TYPES
     from datalens_service.jobs import failures
 
     for left in (failures.describe_problem(MemoryError()), failures.INTERNAL, leases.WORKER_LOST):

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 from starlette.testclient import TestClient
 
-from api.deps import Services
+from datalens_service.api.deps import Services
 from datalens_service.data import read_upload
 from datalens_service.data.export import WRITERS
 from datalens_service.data.export.png import PUBLIC

@@ -11,8 +11,8 @@ from api_builders import description, routes
 from sqlalchemy import Engine, event
 from starlette.testclient import TestClient
 
-from api.deps import MAXIMUM_PAGE
-from api.main import create_app
+from datalens_service.api.deps import MAXIMUM_PAGE
+from datalens_service.api.main import create_app
 from datalens_service.base.settings import Settings
 from datalens_service.store.access import keys
 from datalens_service.store.charge_log import ChargeLog

@@ -11,7 +11,7 @@ from api_builders import another_caller, claimed, send_images, training
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
-from api.deps import Services
+from datalens_service.api.deps import Services
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.services.overview import overview
 from datalens_service.store.access import tenants

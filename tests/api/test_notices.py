@@ -11,7 +11,7 @@ from sqlalchemy import select
 from starlette.testclient import TestClient
 from test_validation import register, settled
 
-from api.deps import Services
+from datalens_service.api.deps import Services
 from datalens_service.base import logs
 from datalens_service.data.notices import NoticeCode
 from datalens_service.store.access.keys import KeyRequest

@@ -15,7 +15,7 @@ from api_builders import claimed, send_images, training
 from s3fs import S3FileSystem
 from starlette.testclient import TestClient
 
-from api.deps import Services
+from datalens_service.api.deps import Services
 from datalens_service.base.errors import StoreUnavailable
 from datalens_service.base.settings import Settings
 from datalens_service.jobs.execute import execute

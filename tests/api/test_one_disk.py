@@ -12,8 +12,8 @@ import pytest
 from api_builders import bearer, send_images, training
 from starlette.testclient import TestClient
 
-from api.deps import Services
-from api.main import create_app
+from datalens_service.api.deps import Services
+from datalens_service.api.main import create_app
 from datalens_service.base.errors import StoreUnavailable
 from datalens_service.base.settings import Settings
 from datalens_service.jobs.execute import execute

@@ -12,10 +12,10 @@ from api_builders import description
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 
-from api.documents import DESCRIPTION_FILE, documents, snapshot
-from api.problems.problem_types import PROBLEM_TYPES
-from api.schemas.common import DATASET_STATES
-from api.schemas.jobs import JOB_STATES
+from datalens_service.api.documents import DESCRIPTION_FILE, documents, snapshot
+from datalens_service.api.problems.problem_types import PROBLEM_TYPES
+from datalens_service.api.schemas.common import DATASET_STATES
+from datalens_service.api.schemas.jobs import JOB_STATES
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.jobs.jobs import JobState
 
@@ -48,7 +48,9 @@ def test_committed_copies_are_what_the_code_says() -> None:
     assert len(committed) > 1
     for path, text in committed.items():
         written = (ROOT / path).read_text().splitlines()
-        assert written == text.splitlines(), f"run `python -m api.documents` and read the difference of {path}"
+        assert written == text.splitlines(), (
+            f"run `python -m datalens_service.api.documents` and read the difference of {path}"
+        )
 
 
 @pytest.mark.parametrize(

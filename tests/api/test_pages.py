@@ -12,11 +12,11 @@ from sqlalchemy import update
 from starlette.testclient import TestClient
 from test_validation import register, settled
 
-from api.deps import Services
-from api.pages.views.journal import _MEANINGS, build_table
-from api.pages.views.planning import read_form
-from api.pages.views.rendering import _templates
-from api.security.browser_sessions import FORM_TOKEN_HEADER
+from datalens_service.api.deps import Services
+from datalens_service.api.pages.views.journal import _MEANINGS, build_table
+from datalens_service.api.pages.views.planning import read_form
+from datalens_service.api.pages.views.rendering import _templates
+from datalens_service.api.security.browser_sessions import FORM_TOKEN_HEADER
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import KeyRequest

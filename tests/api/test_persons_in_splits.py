@@ -10,7 +10,7 @@ from api_builders import browser, npz_of, send_images, training, work_off
 from starlette.testclient import TestClient
 from test_validation import register, settled
 
-from api.deps import Services
+from datalens_service.api.deps import Services
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
 from datalens_service.store.jobs.jobs import JobState

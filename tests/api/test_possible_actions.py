@@ -7,7 +7,7 @@ import pytest
 from api_builders import claimed, leave_files, released, sign_in, training
 from starlette.testclient import TestClient
 
-from api.deps import Services
+from datalens_service.api.deps import Services
 from datalens_service.privacy.budget_advice import advise
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState

@@ -18,8 +18,8 @@ from api_builders import CONFIRMED, claimed, found_by_attacks, npz, one_of_every
 from starlette.testclient import TestClient
 from test_isolation import OPERATIONS, call
 
-from api.deps import Services
-from api.security.permissions import RULES, find_rule
+from datalens_service.api.deps import Services
+from datalens_service.api.security.permissions import RULES, find_rule
 from datalens_service.report.private_reads import PRIVATE_READS
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import KeyRequest

@@ -15,12 +15,12 @@ from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.testclient import TestClient
 
-from api.deps import Services
-from api.http.middleware import RequestLog
-from api.problems import handlers
-from api.problems.handlers import Problem
-from api.problems.problem_types import PROBLEM_TYPES
-from api.problems.request_errors import problem_errors
+from datalens_service.api.deps import Services
+from datalens_service.api.http.middleware import RequestLog
+from datalens_service.api.problems import handlers
+from datalens_service.api.problems.handlers import Problem
+from datalens_service.api.problems.problem_types import PROBLEM_TYPES
+from datalens_service.api.problems.request_errors import problem_errors
 from datalens_service.base import logs
 from datalens_service.base.errors import BudgetExceeded, DatalensError, LedgerCorrupt, StoreUnavailable
 from datalens_service.base.wording import HEADER, Voice

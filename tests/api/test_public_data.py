@@ -10,7 +10,7 @@ import pytest
 from api_builders import browser, npz_of, send_images, work_off
 from starlette.testclient import TestClient
 
-from api.deps import Services
+from datalens_service.api.deps import Services
 from datalens_service.data.digits import digits
 from datalens_service.proof import release_verification
 from datalens_service.store.datasets import datasets

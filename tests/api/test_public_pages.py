@@ -14,8 +14,8 @@ from api_builders import npz, one_of_everything, released, report_of, sign_in
 from starlette.testclient import TestClient
 from test_root_path import paths
 
-from api.deps import Services
-from api.pages.views.formatting import marked
+from datalens_service.api.deps import Services
+from datalens_service.api.pages.views.formatting import marked
 from datalens_service.evaluation.metrics import METRICS
 
 HINT = re.compile(r'<details class="why">.*?</details>', re.DOTALL)

@@ -9,7 +9,7 @@ from api_builders import arrays, npz, send_images, sign_in, training
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
-from api.deps import Services
+from datalens_service.api.deps import Services
 from datalens_service.base.settings import Settings
 from datalens_service.cli.app import app
 from datalens_service.store.access import access_log, keys, quotas, tenants

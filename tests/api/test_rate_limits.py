@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from api.deps import Services
-from api.main import create_app
-from api.security import rate_limits
-from api.security.rate_limits import RateLimits, RequestLimits, moving_window
+from datalens_service.api.deps import Services
+from datalens_service.api.main import create_app
+from datalens_service.api.security import rate_limits
+from datalens_service.api.security.rate_limits import RateLimits, RequestLimits, moving_window
 from datalens_service.base.errors import RateLimited
 from datalens_service.base.settings import Settings
 from datalens_service.store.access import keys
@@ -28,7 +28,7 @@ from deployments.redis import Redis
 # Counts until it is refused, once it is told to begin; prints how often it was not.
 PROCESS = """
 import sys
-from api.security import rate_limits
+from datalens_service.api.security import rate_limits
 from datalens_service.base.errors import RateLimited
 rate_limits._REDIS_TIMEOUT_SECONDS = 30
 limits = rate_limits.RateLimits(sys.argv[1])

@@ -13,7 +13,7 @@ import pytest
 from api_builders import npz_of, released, send_images, sign_in, succeed_classifier, training
 from starlette.testclient import TestClient
 
-from api.deps import Services
+from datalens_service.api.deps import Services
 from datalens_service.audits.audit import FEWEST_UNITS
 from datalens_service.audits.targets import FEWEST_TEST_IMAGES
 from datalens_service.services.audit_advice import advise_on_job

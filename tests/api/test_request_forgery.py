@@ -10,9 +10,9 @@ from api_builders import npz, sign_in
 from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 
-from api.deps import Services
-from api.main import create_app
-from api.security.browser_sessions import COOKIE, FORM_TOKEN_HEADER
+from datalens_service.api.deps import Services
+from datalens_service.api.main import create_app
+from datalens_service.api.security.browser_sessions import COOKIE, FORM_TOKEN_HEADER
 from datalens_service.base.errors import Unauthorized
 from datalens_service.store.access import browser_sessions, keys
 

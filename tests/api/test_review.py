@@ -11,8 +11,8 @@ from sqlalchemy import select
 from starlette.testclient import TestClient
 from test_validation import register, settled
 
-from api.deps import Services
-from api.main import create_app
+from datalens_service.api.deps import Services
+from datalens_service.api.main import create_app
 from datalens_service.base import logs
 from datalens_service.base.settings import Settings
 from datalens_service.store.access.keys import KeyRequest

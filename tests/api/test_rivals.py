@@ -9,7 +9,7 @@ from sqlalchemy import update
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
-from api.deps import Services
+from datalens_service.api.deps import Services
 from datalens_service.cli.app import app
 from datalens_service.methods.voting.rivals import RIVALS
 from datalens_service.store.schema.tables import JobRow

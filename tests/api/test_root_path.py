@@ -11,9 +11,9 @@ from api_builders import claimed, one_of_everything, training
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from api import application
-from api.deps import Services
-from api.main import create_app
+from datalens_service.api import application
+from datalens_service.api.deps import Services
+from datalens_service.api.main import create_app
 from datalens_service.base.errors import InvalidInput
 from datalens_service.base.settings import Settings
 from datalens_service.store.access import keys

@@ -9,9 +9,9 @@ import pytest
 from api_builders import training
 from starlette.testclient import TestClient
 
-from api.deps import Services
-from api.main import create_app
-from api.security.browser_sessions import COOKIE, FORM_TOKEN_HEADER
+from datalens_service.api.deps import Services
+from datalens_service.api.main import create_app
+from datalens_service.api.security.browser_sessions import COOKIE, FORM_TOKEN_HEADER
 from datalens_service.base.clock import utc_now
 from datalens_service.base.errors import Unauthorized
 from datalens_service.base.settings import Settings

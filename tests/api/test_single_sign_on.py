@@ -18,12 +18,12 @@ from pydantic import SecretStr
 from starlette.testclient import TestClient
 from werkzeug.serving import make_server
 
-from api.deps import Services
-from api.main import create_app
-from api.security import sign_in_attempts
-from api.security.browser_sessions import COOKIE
 from datalens_service.adapters import openid_provider
 from datalens_service.adapters.openid_provider import OpenIdProvider, ProviderUnavailableError, Secrets, check_id_token
+from datalens_service.api.deps import Services
+from datalens_service.api.main import create_app
+from datalens_service.api.security import sign_in_attempts
+from datalens_service.api.security.browser_sessions import COOKIE
 from datalens_service.base.clock import utc_now
 from datalens_service.base.errors import Forbidden, InvalidInput, StateConflict, Unauthorized
 from datalens_service.base.settings import Settings

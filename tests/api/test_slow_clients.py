@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from api.http import middleware
-from api.uploads import receiver
+from datalens_service.api.http import middleware
+from datalens_service.api.uploads import receiver
 from datalens_service.base.settings import Settings
 from datalens_service.cli import http_protocol
 from datalens_service.store.access import keys

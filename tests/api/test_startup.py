@@ -17,9 +17,9 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 from starlette.testclient import TestClient
 
-from api.deps import Services
-from api.main import create_app
 from certificates import issue_certificate
+from datalens_service.api.deps import Services
+from datalens_service.api.main import create_app
 from datalens_service.base.errors import StoreUnavailable
 from datalens_service.base.settings import Settings
 from datalens_service.services import ledger_check
@@ -36,7 +36,7 @@ TEMPLATE = "datalens_template"
 START = """
 import sys
 from pathlib import Path
-from api.main import create_app
+from datalens_service.api.main import create_app
 from datalens_service.base.settings import Settings
 from starlette.testclient import TestClient
 

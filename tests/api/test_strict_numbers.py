@@ -11,11 +11,11 @@ from api_builders import NUM_RECORDS, description, routes, send_images, training
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.testclient import TestClient
 
-from api.deps import Services
-from api.http.strictness import StrictRoute
-from api.main import create_app
-from api.pages.views.planning import read_form
-from api.schemas.datasets import DatasetRequest
+from datalens_service.api.deps import Services
+from datalens_service.api.http.strictness import StrictRoute
+from datalens_service.api.main import create_app
+from datalens_service.api.pages.views.planning import read_form
+from datalens_service.api.schemas.datasets import DatasetRequest
 from datalens_service.base.errors import InvalidSpec
 from datalens_service.base.settings import Settings
 from datalens_service.data.privacy_units import UnitDeclaration

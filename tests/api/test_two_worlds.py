@@ -19,8 +19,8 @@ import pytest
 from api_builders import another_caller, arrays, bearer, claimed, description, npz, send_images, training, work_off
 from starlette.testclient import TestClient
 
-from api.application import create_app
-from api.security.permissions import RULES
+from datalens_service.api.application import create_app
+from datalens_service.api.security.permissions import RULES
 from datalens_service.base.settings import Settings
 from datalens_service.data.export import WRITERS
 from datalens_service.proof.proof_verification import verify

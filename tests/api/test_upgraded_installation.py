@@ -15,8 +15,8 @@ import pytest
 from api_builders import claimed
 from starlette.testclient import TestClient
 
-from api.main import create_app
-from api.security import signed_urls
+from datalens_service.api.main import create_app
+from datalens_service.api.security import signed_urls
 from datalens_service.base.settings import Settings
 from datalens_service.jobs.execute import execute
 from datalens_service.proof.proof_verification import verify

@@ -10,7 +10,7 @@ import pytest
 from api_builders import npz
 from starlette.testclient import TestClient
 
-from api.deps import Services
+from datalens_service.api.deps import Services
 from datalens_service.base.settings import Settings
 from datalens_service.store.datasets import upload_sessions
 from datalens_service.store.datasets.upload_room import SPARE_BYTES, incoming_folder, open_incoming

@@ -12,8 +12,8 @@ from api_builders import npz
 from sqlalchemy import update
 from starlette.testclient import TestClient
 
-from api.deps import Services
-from api.uploads import tus
+from datalens_service.api.deps import Services
+from datalens_service.api.uploads import tus
 from datalens_service.base.clock import utc_now
 from datalens_service.base.settings import Settings
 from datalens_service.services.validation_queue import remove_strays
@@ -171,8 +171,8 @@ def test_an_interrupted_piece(
     class HungUp(Exception):
         pass
 
-    monkeypatch.setattr("api.rest.uploads.ClientDisconnect", HungUp)
-    monkeypatch.setattr("api.http.middleware.ClientDisconnect", HungUp)
+    monkeypatch.setattr("datalens_service.api.rest.uploads.ClientDisconnect", HungUp)
+    monkeypatch.setattr("datalens_service.api.http.middleware.ClientDisconnect", HungUp)
     take = tus.Chunk.write
 
     def then_hang_up(self: tus.Chunk, data: bytes) -> None:

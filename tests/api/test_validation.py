@@ -13,8 +13,8 @@ from PIL import Image, PngImagePlugin
 from starlette.testclient import TestClient
 from test_uploads import TUS, begin, piece
 
-from api.deps import Services
-from api.main import create_app
+from datalens_service.api.deps import Services
+from datalens_service.api.main import create_app
 from datalens_service.base import logs
 from datalens_service.base.settings import Settings
 from datalens_service.data.intake.untrusted.validation_errors import LISTED

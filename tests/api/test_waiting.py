@@ -8,7 +8,7 @@ from api_builders import browser, claimed, training
 from sqlalchemy import update
 from starlette.testclient import TestClient
 
-from api.deps import Services
+from datalens_service.api.deps import Services
 from datalens_service.base.clock import utc_now
 from datalens_service.services import waiting
 from datalens_service.services.waiting import explain_job

@@ -12,9 +12,9 @@ from api_builders import bearer
 from starlette.testclient import TestClient
 from test_webhooks import Receiver, deliveries
 
-from api.main import create_app
 from datalens_service.adapters import webhook_sender
 from datalens_service.adapters.webhook_sender import is_public_address, may_be_public
+from datalens_service.api.main import create_app
 from datalens_service.base.settings import Settings
 from datalens_service.store.access import tenants, webhooks
 from datalens_service.store.database import Database

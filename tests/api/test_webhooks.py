@@ -15,9 +15,9 @@ from api_builders import claimed, training
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 from starlette.testclient import TestClient
 
-from api.deps import Services
 from datalens_service.adapters import webhook_sender
 from datalens_service.adapters.webhook_sender import attempt, check_address
+from datalens_service.api.deps import Services
 from datalens_service.base.errors import InvalidInput
 from datalens_service.store.access import webhooks
 from datalens_service.store.jobs import leases

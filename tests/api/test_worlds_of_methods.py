@@ -26,10 +26,10 @@ import structlog
 from api_builders import another_caller, routes, training
 from starlette.testclient import TestClient
 
-from api.application import create_app
-from api.security.permissions import RULES
 from datalens_service.adapters.health import Surroundings
 from datalens_service.adapters.webhook_sender import WebhookSender
+from datalens_service.api.application import create_app
+from datalens_service.api.security.permissions import RULES
 from datalens_service.base.settings import Settings
 from datalens_service.data.dataset import Dataset
 from datalens_service.data.intake.stored_dataset import save_dataset
@@ -46,9 +46,9 @@ from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs, released_models
 from datalens_service.store.jobs.events import EventType
 from datalens_service.store.jobs.jobs import JobState
+from datalens_service.workers.run_job import run_job
 from tests.privacy_gate.contribution_cases import CASES, ContributionCase
 from tests.privacy_gate.replay import OWN_ENCODER, _pool
-from workers.run_job import run_job
 from worlds import freeze
 
 REGISTERED = typing.get_args(AnyMethod)

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from api.main import create_app
-from api.problems.problem_types import PROBLEM_TYPES
+from datalens_service.api.main import create_app
+from datalens_service.api.problems.problem_types import PROBLEM_TYPES
 from datalens_service.base.settings import Settings
 
 ROOT = Path(__file__).parents[2]

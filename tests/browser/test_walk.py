@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from api.deps import Services
+from datalens_service.api.deps import Services
 from datalens_service.base.clock import utc_now
 from datalens_service.base.progress import Phase
 from datalens_service.store.jobs import leases

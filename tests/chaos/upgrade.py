@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
 import tarfile
@@ -50,7 +51,8 @@ class OlderStack(CeleryStack):
         self.workers.append(self.start_older(*self.worker_command()))
 
     def start_older(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """A module of version 1.0.0."""
+        """A module of version 1.0.0, where rooms had names of their own."""
+        arguments = tuple(re.sub(r"^datalens_service\.(?=(api|workers|migrations)\b)", "", word) for word in arguments)
         return self.start("-m", *arguments, cwd=self._source, PYTHONPATH=str(self._source))
 
 

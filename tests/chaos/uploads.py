@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx2
 
-from api.uploads.tus import MEDIA_TYPE, VERSION
+from datalens_service.api.uploads.tus import MEDIA_TYPE, VERSION
 from deployments.stack import CeleryStack
 from ports import free_port
 

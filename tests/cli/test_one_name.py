@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from api.http.strictness import list_parameters
-from api.rest import downloads, generators
-from api.schemas.audits import AuditRequest
-from api.schemas.common import TrainingRequest
-from api.schemas.datasets import ConfirmationRequest
 from cli.commands import commands
+from datalens_service.api.http.strictness import list_parameters
+from datalens_service.api.rest import downloads, generators
+from datalens_service.api.schemas.audits import AuditRequest
+from datalens_service.api.schemas.common import TrainingRequest
+from datalens_service.api.schemas.datasets import ConfirmationRequest
 from datalens_service.cli.option_groups import EARLIER_NAMES
 from datalens_service.client import Client
 from datalens_service.integrations.hub import ReleaseOptions

@@ -37,10 +37,10 @@ from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.account_summary import AccountSummary, entries, summarize_account
 from datalens_service.store.ledger.chain_verification import verify_chain
 from datalens_service.store.schema.tables import AggregateRow, JobRow, ReleasedStateRow
+from datalens_service.workers.process.fork_server import ForkedProcess
 from deployments.fork_servers import fork_server, start_program
 from deployments.forked_programs import ForkedProgram
 from deployments.hold import Hold
-from workers.process.fork_server import ForkedProcess
 
 CLASSES = ("bright", "dark")
 EVALUATION = {"epochs": 1, "synthetic_images": 200, "seeds": 1}

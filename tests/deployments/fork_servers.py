@@ -21,20 +21,20 @@ from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
+from datalens_service.workers import fork_jobs
+from datalens_service.workers.process.fork_server import WAITS_ASLEEP, ForkServer
 from deployments.forked_programs import VARIABLE, ForkedProgram, read_mask, receive_streams, serve_program
 from deployments.hold import HOOK_PATH, Hold
-from workers import fork_jobs
-from workers.process.fork_server import WAITS_ASLEEP, ForkServer
 
 _IMPORTS = (
-    "api.application",
+    "datalens_service.api.application",
     "datalens_service.cli.app",
     "datalens_service.jobs.embedded_run",
     "httpcore2",
     # pyarrow looks for it when the first table is written.
     "pandas",
     "uvicorn.lifespan.on",
-    "workers.process.supervisor",
+    "datalens_service.workers.process.supervisor",
 )
 
 

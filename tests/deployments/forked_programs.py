@@ -25,7 +25,7 @@ VARIABLE = "TEST_FORK_SERVER"
 _PROGRAMS = ("individual_epsilon", "prediction", "sampling")
 _COMMANDS = (
     "datalens_service.cli",
-    "workers.process.supervisor",
+    "datalens_service.workers.process.supervisor",
     *(f"datalens_service.subprocesses.{name}" for name in _PROGRAMS),
 )
 _SCRIPT = "datalens"

@@ -37,7 +37,17 @@ SECRET = "canary0password"  # noqa: S105 (of servers that live as long as a test
 SENTINEL = "sentinel"
 """In the names of files, classes and data sets, which are private to their owner."""
 
-_WORKER = ("-A", "workers.app", "worker", "--concurrency", "1", "--without-gossip", "--without-mingle", "-l", "info")
+_WORKER = (
+    "-A",
+    "datalens_service.workers.app",
+    "worker",
+    "--concurrency",
+    "1",
+    "--without-gossip",
+    "--without-mingle",
+    "-l",
+    "info",
+)
 
 
 class Stack(Deployment):
@@ -78,7 +88,7 @@ class Stack(Deployment):
     def api_command(self) -> tuple[str, ...]:
         """Module and arguments that start an API."""
         options = ("--factory", "--host", "127.0.0.1", "--port", str(self.port), "--no-access-log")
-        return ("uvicorn", "api.main:create_app", *options)
+        return ("uvicorn", "datalens_service.api.main:create_app", *options)
 
     def kill_api(self) -> None:
         assert self.api is not None
@@ -176,10 +186,10 @@ class LocalStack(Stack):
         super().__init__(database, folder)
 
     def worker_command(self) -> tuple[str, ...]:
-        return ("workers.process.supervisor",)
+        return ("datalens_service.workers.process.supervisor",)
 
     def deliver(self, job_id: str) -> None:
-        self.start_warm("workers.run_job", job_id)
+        self.start_warm("datalens_service.workers.run_job", job_id)
 
 
 class CeleryStack(Stack):

@@ -34,13 +34,13 @@ NOT_RUN = {
     r"scripts/(test( --fast)?|check)$|\.ci/(matrix|stranger)$|\.venv/bin/python -m pytest ": "is what runs these tests",
     r"scripts/(inventory|docs)\b": "run by .ci/run; by tests/browser/test_site.py",
     r"scripts/(soak|chaos|schemathesis|privacy-gate)\b": "looks for rare events for minutes to days",
-    r"(\.venv/bin/)?python -m api\.documents$": "changes files; tests compare them with its output",
+    r"(\.venv/bin/)?python -m datalens_service\.api\.documents$": "changes files; tests compare them with its output",
     r"(scripts/|datalens )demo\b": "trains for two minutes on two cores; tests/cli/test_demo.py, with fewer votes",
     r"datalens serve --root-path ": "serves below a proxy; tests/cli/test_behind_a_proxy.py",
     r"datalens serve --data-dir /srv/": "writes outside of the folder; served without the option on the same page",
     r"datalens (COMMAND --help|--install-completion)$": "stands for all commands; changes the reader's shell",
     r"datalens audits submit$": "names the command, which then asks for a data set or a job",
-    r"python -m workers\.(run_job|process)\b": "what services and workers start; tests/workers and tests/contract",
+    r"python -m datalens_service\.workers\.(run_job|process)\b": "what workers start; tests/workers, tests/contract",
     r"celery (inspect|control)$": "named because it does not work",
 }
 """Commands that no test can type, and why. Their syntax and their options are checked."""

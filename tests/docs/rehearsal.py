@@ -185,7 +185,7 @@ class Rehearsal:
     def _serve(self, text: str) -> None:
         self._shell.start(text)
         opens = f'from urllib.request import urlopen; urlopen("http://127.0.0.1:{self._port}/readyz")'
-        asks = "-m workers.process.health" if text.startswith("celery") else f"-c {shlex.quote(opens)}"
+        asks = "-m datalens_service.workers.process.health" if text.startswith("celery") else f"-c {shlex.quote(opens)}"
         until = shlex.quote(f"until python {asks} > answered 2>&1; do sleep 0.2; done")
         answer = self._shell.type(f"timeout {_PATIENCE} bash -c {until}")
         assert answer.code == 0, (self._folder / ".window").read_text()

@@ -15,9 +15,9 @@ from datalens_service.jobs.failures import check_disk
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState
+from datalens_service.workers.run_job import run_job
 from deployments.deployment import QUICK, Deployment
 from disks import LIMIT_BYTES, SmallDisk
-from workers.run_job import run_job
 
 
 @pytest.fixture

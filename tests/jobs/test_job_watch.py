@@ -32,7 +32,7 @@ module, name, job = sys.argv[1:]
 setattr(importlib.import_module(module), name, lambda *_, **__: time.sleep(3600))
 from datalens_service.jobs import job_watch
 job_watch.GRACE_SECONDS = 1.0
-from workers.run_job import main
+from datalens_service.workers.run_job import main
 sys.exit(main([job]))
 """
 SECONDS = 0.6

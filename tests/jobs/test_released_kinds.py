@@ -17,7 +17,7 @@ import yaml
 from starlette.testclient import TestClient
 
 import datalens_service.jobs.execute
-from api.main import create_app
+from datalens_service.api.main import create_app
 from datalens_service.base.signatures import signer
 from datalens_service.data.dataset import Schema
 from datalens_service.jobs import release_files

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from api.main import create_app
+from datalens_service.api.main import create_app
 from datalens_service.base.progress import Phase
 from datalens_service.base.settings import Settings
 from datalens_service.jobs import job_watch

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.pages.views.rendering import _environment
+from datalens_service.api.pages.views.rendering import _environment
 from datalens_service.base.errors import InvalidDelta
 from datalens_service.cli.output import format_facts, format_table
 from datalens_service.integrations.mlflow_log import flatten

@@ -13,8 +13,8 @@ import structlog
 from datalens_service.base import logs
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.store.jobs.jobs import JobState
+from datalens_service.workers.run_job import run_job
 from deployments.deployment import QUICK, Deployment
-from workers.run_job import run_job
 
 from .alarm import expect
 from .detect_ledger import deployment
@@ -43,7 +43,7 @@ def _log_of_a_job(dataset: Dataset) -> list[dict[str, Any]]:
 
 
 def _printed(local: Deployment, job_id: str) -> list[dict[str, Any]]:
-    """What `python -m workers.run_job` does, in this process, where a bug may be planted."""
+    """What `python -m datalens_service.workers.run_job` does, in this process, where a bug may be planted."""
     logged = io.StringIO()
     # A process starts without any; those of a test runner would keep lines of libraries from ours.
     root = logging.getLogger()

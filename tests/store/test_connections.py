@@ -78,7 +78,7 @@ def test_without_a_free_connection_the_service_is_unavailable_for_now(
 def test_schema_is_migrated_without_folders_of_private_files(tmp_path: Path) -> None:
     variables = {"DATALENS_DATABASE_URL": f"sqlite:///{tmp_path}/store.db", "DATALENS_DATA_DIR": str(tmp_path / "none")}
     for _ in range(2):
-        done = subprocess.run([sys.executable, "-m", "migrations"], env={**os.environ, **variables})
+        done = subprocess.run([sys.executable, "-m", "datalens_service.migrations"], env={**os.environ, **variables})
         assert done.returncode == 0
     assert not (tmp_path / "none").exists()
     Database(variables["DATALENS_DATABASE_URL"]).check()
@@ -87,7 +87,10 @@ def test_schema_is_migrated_without_folders_of_private_files(tmp_path: Path) -> 
 def test_migration_of_a_database_that_does_not_answer_fails(tmp_path: Path) -> None:
     variables = {"DATALENS_DATABASE_URL": f"sqlite:///{tmp_path}/nowhere/store.db"}
     done = subprocess.run(
-        [sys.executable, "-m", "migrations"], env={**os.environ, **variables}, capture_output=True, text=True
+        [sys.executable, "-m", "datalens_service.migrations"],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 1
     assert "Traceback" not in done.stderr

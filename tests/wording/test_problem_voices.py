@@ -9,11 +9,11 @@ from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.testclient import TestClient
 
-from api.http.middleware import ReaderVoice, RequestLog
-from api.main import create_app
-from api.problems import handlers
-from api.problems.problem_types import PROBLEM_TYPES, ProblemType
-from api.schemas.jobs import JobError
+from datalens_service.api.http.middleware import ReaderVoice, RequestLog
+from datalens_service.api.main import create_app
+from datalens_service.api.problems import handlers
+from datalens_service.api.problems.problem_types import PROBLEM_TYPES, ProblemType
+from datalens_service.api.schemas.jobs import JobError
 from datalens_service.base.errors import DatalensError, InvalidInput, InvalidSpec, RateLimited, WorkerUnavailable
 from datalens_service.base.wording import HEADER, TERMS, Voice, speak, spoken, spoken_to
 from datalens_service.data.intake.sandbox.exchange import ReadingOutcome

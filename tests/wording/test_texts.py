@@ -10,15 +10,15 @@ import typer.main
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
-from api.http.strictness import list_parameters
-from api.rest import downloads
-from api.schemas.access import KeyCreate
-from api.schemas.classifiers import IndividualEpsilonForm
-from api.schemas.common import TrainingRequest
-from api.schemas.datasets import RaiseRequest
-from api.schemas.jobs import CloneRequest
-from api.schemas.labels import DatasetChanges, JobChanges
-from api.schemas.webhooks import WebhookCreate
+from datalens_service.api.http.strictness import list_parameters
+from datalens_service.api.rest import downloads
+from datalens_service.api.schemas.access import KeyCreate
+from datalens_service.api.schemas.classifiers import IndividualEpsilonForm
+from datalens_service.api.schemas.common import TrainingRequest
+from datalens_service.api.schemas.datasets import RaiseRequest
+from datalens_service.api.schemas.jobs import CloneRequest
+from datalens_service.api.schemas.labels import DatasetChanges, JobChanges
+from datalens_service.api.schemas.webhooks import WebhookCreate
 from datalens_service.audits.request import AuditRequest
 from datalens_service.base.settings import Settings
 from datalens_service.base.wording import TERMS

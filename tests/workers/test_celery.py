@@ -15,7 +15,17 @@ from deployments.redis import Redis
 
 pytestmark = pytest.mark.redis
 
-WORKER = ("-A", "workers.app", "worker", "--concurrency", "1", "--without-gossip", "--without-mingle", "-l", "info")
+WORKER = (
+    "-A",
+    "datalens_service.workers.app",
+    "worker",
+    "--concurrency",
+    "1",
+    "--without-gossip",
+    "--without-mingle",
+    "-l",
+    "info",
+)
 
 COMPLAINT = "messages cannot be received, jobs are still taken"
 

@@ -23,9 +23,9 @@ from sqlalchemy import text
 
 from datalens_service.base.settings import Settings
 from datalens_service.store.database import Database
+from datalens_service.workers.process.health import ALIVE_SECONDS
+from datalens_service.workers.process.supervise_job import GRACE_SECONDS
 from tests.store.books import claimed, new_dataset, new_job
-from workers.process.health import ALIVE_SECONDS
-from workers.process.supervise_job import GRACE_SECONDS
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "docker-compose.yml"
@@ -52,7 +52,7 @@ def test_compose_file_follows_the_specification() -> None:
 @pytest.mark.parametrize("name", ["worker", "worker-gpu"])
 def test_worker_commands_are_ones_that_celery_takes(services: dict[str, Any], name: str) -> None:
     program, application, module, *arguments = services[name]["command"]
-    assert (program, application, module) == ("celery", "-A", "workers.app")
+    assert (program, application, module) == ("celery", "-A", "datalens_service.workers.app")
     subcommand, *options = arguments
     assert subcommand == worker.name
     # Raises for an option that Celery does not know.
@@ -233,7 +233,7 @@ def test_settings_exist_and_secrets_come_by_reference(name: str) -> None:
 def test_workers_serve_their_kind_of_device(name: str, queue: str) -> None:
     only = container(name)
     program, application, module, subcommand, *options = only["command"]
-    assert (program, application, module, subcommand) == ("celery", "-A", "workers.app", worker.name)
+    assert (program, application, module, subcommand) == ("celery", "-A", "datalens_service.workers.app", worker.name)
     _, rest, _ = worker.make_parser(click.Context(worker)).parse_args(options)
     assert rest == []
     assert {"name": "DATALENS_QUEUE", "value": queue} in only["env"]

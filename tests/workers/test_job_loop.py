@@ -24,12 +24,12 @@ from datalens_service.store.database import Database
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.jobs.leases import Lease
+from datalens_service.workers.process import health, job_loop, job_process, recover_jobs
+from datalens_service.workers.process.health import HealthFile
+from datalens_service.workers.process.job_loop import JobLoop
+from datalens_service.workers.process.job_process import JobProcess
+from datalens_service.workers.process.recover_jobs import Recovery
 from deployments.deployment import MOMENTS, PATIENCE, Deployment, lamps
-from workers.process import health, job_loop, job_process, recover_jobs
-from workers.process.health import HealthFile
-from workers.process.job_loop import JobLoop
-from workers.process.job_process import JobProcess
-from workers.process.recover_jobs import Recovery
 
 TURN_SECONDS = 0.05
 
@@ -278,7 +278,7 @@ def test_a_process_that_says_it_cannot_begin_here_counts_no_start_and_has_the_wo
     assert loop._paused_until > 0
 
 
-HANGS = "import sys, time\nfrom workers.process import health\n" + (
+HANGS = "import sys, time\nfrom datalens_service.workers.process import health\n" + (
     "from pathlib import Path\nhealth._folder = lambda: Path(sys.argv[1])\nhealth.HealthFile()\n"
     "print('ready', flush=True)\ntime.sleep(600)\n"
 )
@@ -307,7 +307,7 @@ def test_each_worker_has_a_health_file_and_one_that_hangs_is_not_hidden_by_anoth
 
 def test_readiness_asks_the_database_and_no_broker(local: Deployment) -> None:
     def ask(**changes: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "workers.process.health", "--ready"]
+        command = [sys.executable, "-m", "datalens_service.workers.process.health", "--ready"]
         return subprocess.run(command, env=local.environment | changes, capture_output=True, text=True)
 
     assert ask().returncode == 0

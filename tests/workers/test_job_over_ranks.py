@@ -29,15 +29,15 @@ from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.jobs.jobs import Job, JobState
+from datalens_service.workers.process import ranks
+from datalens_service.workers.process.ranks import StartedRanks
+from datalens_service.workers.run_job import _run_as_leader
 from deployments.deployment import MOMENTS, PATIENCE, VOTES, Deployment, Process, lamps
 from ports import free_port
-from workers.process import ranks
-from workers.process.ranks import StartedRanks
-from workers.run_job import _run_as_leader
 
 SHARED: dict[str, Any] = {**VOTES, "method": {**VOTES["method"], "num_teachers": 128}, "seed": 3}
 SHORT: dict[str, Any] = {**SHARED, "method": {**SHARED["method"], "steps": 3}}
-FOLLOWER = "workers.follow_rank"
+FOLLOWER = "datalens_service.workers.follow_rank"
 
 
 def followers_of(job: Job) -> list[int]:
@@ -62,7 +62,7 @@ def tmp_path(tmp_path: Path) -> Path:
 def silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """No noise in this process, which is rank 0."""
     monkeypatch.setattr(NoiseSource, "discrete_gaussian", lambda _self, shape, _stddev: np.zeros(shape, dtype=np.int64))
-    monkeypatch.setattr("workers.run_job.announce", lambda _lease: None)
+    monkeypatch.setattr("datalens_service.workers.run_job.announce", lambda _lease: None)
     for engine in ("GLOO", "NCCL"):
         monkeypatch.setenv(f"{engine}_SOCKET_IFNAME", ranks.LOOPBACK)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -120,14 +120,14 @@ def start_other_rank(local: Deployment) -> tuple[Rendezvous, Process]:
     os.environ.update(address, RANK="0")
     rendezvous = read_rendezvous()
     assert rendezvous is not None
-    return rendezvous, local.start_warm("workers.run_job")
+    return rendezvous, local.start_warm("datalens_service.workers.run_job")
 
 
 def test_killed_ranks_end_the_job_process_and_nothing_is_charged_twice(local: Deployment) -> None:
     local.changes |= {"DATALENS_LEASE_SECONDS": "3600", "DATALENS_RANKS": "2"}
     job = local.submit(SHARED)
     with local.held(4):
-        local.start_warm("workers.process.supervisor")
+        local.start_warm("datalens_service.workers.process.supervisor")
         local.wait_for_steps(job, 5)
         [follower] = followers_of(job)
         os.kill(follower, signal.SIGKILL)
@@ -186,7 +186,16 @@ def test_a_rank_that_ends_before_the_first_sum_ends_the_process(
 
 
 def test_a_rank_ends_with_rank_0_wherever_it_waits(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "workers.follow_rank", "job_x", "--rank", "1", "--world-size", "2"]
+    command = [
+        sys.executable,
+        "-m",
+        "datalens_service.workers.follow_rank",
+        "job_x",
+        "--rank",
+        "1",
+        "--world-size",
+        "2",
+    ]
     command += ["--meeting-point", str(tmp_path / "nobody"), "--timeout-seconds", "600"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin is not None

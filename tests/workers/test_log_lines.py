@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import workers
+from datalens_service import workers
 from deployments.deployment import MOMENTS, PATIENCE, Deployment
 from privacy_gate.alarm import Alarm
 from privacy_gate.log_lines import EVENTS, OUTLINE, check, parsed
@@ -64,7 +64,7 @@ def test_lines_of_real_processes_are_on_the_list(local: Deployment, fails: bool)
     if fails:
         for file in (local.folder / "datasets").rglob("*_labels.npy"):
             file.write_bytes(b"not an array")
-    supervisor = local.start_warm("workers.process.supervisor")
+    supervisor = local.start_warm("datalens_service.workers.process.supervisor")
     local.wait_for_end(job)
     supervisor.terminate()
     supervisor.wait(PATIENCE)

@@ -10,8 +10,8 @@ from datalens_service.jobs.failures import Exit
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState
+from datalens_service.workers.run_job import run_job
 from deployments.deployment import MOMENTS, VOTES, Deployment, stop_between_transactions
-from workers.run_job import run_job
 
 
 def test_woken_zombie_dies_without_charging_or_drawing(

@@ -13,11 +13,11 @@ from datalens_service.services.waiting import check_workers
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.attendance import read_attendance
 from datalens_service.store.jobs.jobs import JobState
+from datalens_service.workers.process.recover_jobs import Recovery
 from deployments.deployment import QUICK, VOTES, Deployment, lamps, stop_between_transactions
 from processes import alive, parent_of
-from workers.process.recover_jobs import Recovery
 
-SUPERVISOR = "workers.process.supervisor"
+SUPERVISOR = "datalens_service.workers.process.supervisor"
 
 
 def test_hanging_process_is_replaced_and_the_job_can_be_cancelled(local: Deployment) -> None:

@@ -91,7 +91,7 @@ class ForkServer:
         self._control, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "workers.fork_jobs"],
+                [sys.executable, "-P", "-m", "datalens_service.workers.fork_jobs"],
                 stdin=theirs.fileno(),
                 start_new_session=True,
                 env=WAITS_ASLEEP | _GPU_UNTOUCHED | os.environ,

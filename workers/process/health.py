@@ -1,4 +1,6 @@
-"""Do the Celery workers of this machine live? `python -m workers.process.health` exits with 0 if they do.
+"""Do the Celery workers of this machine live?
+
+`python -m datalens_service.workers.process.health` exits with 0 if they do.
 
 Alive is a worker whose loop turns, whatever broker and database do: a restart would not help those, and would
 interrupt a job. Each worker touches a file of its own, which it keeps locked, so that the files of dead workers are
@@ -65,7 +67,9 @@ def ready() -> bool:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status: 0 for yes."""
-    parser = argparse.ArgumentParser(prog="python -m workers.process.health", description="Are the workers alive?")
+    parser = argparse.ArgumentParser(
+        prog="python -m datalens_service.workers.process.health", description="Are the workers alive?"
+    )
     parser.add_argument("--ready", action="store_true", help="whether the database answers, instead")
     return 0 if (ready() if parser.parse_args(arguments).ready else alive()) else 1
 

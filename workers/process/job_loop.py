@@ -25,9 +25,9 @@ from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import attendance, leases
 from datalens_service.store.jobs.attendance import REPORT_SECONDS, Worker
 from datalens_service.store.patience import impatient
-from workers.process.fork_server import ForkServer, explain_missing_package
-from workers.process.recover_jobs import Recovery
-from workers.process.supervise_job import supervise
+from datalens_service.workers.process.fork_server import ForkServer, explain_missing_package
+from datalens_service.workers.process.recover_jobs import Recovery
+from datalens_service.workers.process.supervise_job import supervise
 
 log = structlog.get_logger()
 

@@ -13,7 +13,7 @@ from datalens_service.store.database import Database
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.jobs.leases import Lease
-from workers.process.fork_server import WAITS_ASLEEP, ForkServer
+from datalens_service.workers.process.fork_server import WAITS_ASLEEP, ForkServer
 
 _TOKEN_BYTES = 32
 _STANDARD_ERROR = 2

@@ -49,7 +49,7 @@ class Followers:
 
     def __init__(self, job_id: str, count: int, meeting_point: Path, timeout_seconds: int) -> None:
         self._job_id = job_id
-        self._command = [sys.executable, "-P", "-m", "workers.follow_rank", job_id]
+        self._command = [sys.executable, "-P", "-m", "datalens_service.workers.follow_rank", job_id]
         self._command += ["--world-size", str(count), "--meeting-point", str(meeting_point)]
         self._command += ["--timeout-seconds", str(timeout_seconds)]
         self._ranks = range(1, count)

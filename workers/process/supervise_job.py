@@ -19,8 +19,8 @@ from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.patience import impatient
-from workers.process.fork_server import ForkServer
-from workers.process.job_process import JobProcess
+from datalens_service.workers.process.fork_server import ForkServer
+from datalens_service.workers.process.job_process import JobProcess
 
 log = structlog.get_logger()
 

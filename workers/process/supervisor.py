@@ -1,4 +1,6 @@
-"""The local supervisor: `python -m workers.process.supervisor [--parent PID]`. No broker, the database is the queue.
+"""The local supervisor, without a broker: the database is the queue.
+
+`python -m datalens_service.workers.process.supervisor [--parent PID]`
 
 Several may run on one database: claims decide who gets a job. A supervisor that is killed leaves its job
 processes running; they hold their leases themselves, and the next supervisor counts them.
@@ -19,7 +21,7 @@ from datalens_service.base.errors import DatalensError
 from datalens_service.base.settings import Settings
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import leases
-from workers.process.job_loop import JobLoop
+from datalens_service.workers.process.job_loop import JobLoop
 
 log = structlog.get_logger()
 
@@ -54,7 +56,9 @@ class Supervisor(JobLoop):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a supervisor until SIGTERM, SIGINT or the end of its parent; the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m workers.process.supervisor", description="Runs queued jobs.")
+    parser = argparse.ArgumentParser(
+        prog="python -m datalens_service.workers.process.supervisor", description="Runs queued jobs."
+    )
     parser.add_argument("--parent", type=int, metavar="PID", help="end when this process, the starter, is gone")
     parent: int | None = parser.parse_args(arguments).parent
     settings = Settings()

@@ -5,9 +5,9 @@ from typing import Final, NamedTuple
 
 from markupsafe import Markup
 
-from api.deps import Services
-from api.pages.views.rendering import Visitor
-from api.schemas.audits import PrivacyAuditRead
+from datalens_service.api.deps import Services
+from datalens_service.api.pages.views.rendering import Visitor
+from datalens_service.api.schemas.audits import PrivacyAuditRead
 from datalens_service.audits.audit import AttackResult
 from datalens_service.report.attacks import roc_curve
 from datalens_service.services import audits as services_audits

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from api.deps import Services
-from api.pages.views.quality import Figure, quality_of_job, read_figures
-from api.pages.views.rendering import Visitor
-from api.schemas.jobs import JobRead
+from datalens_service.api.deps import Services
+from datalens_service.api.pages.views.quality import Figure, quality_of_job, read_figures
+from datalens_service.api.pages.views.rendering import Visitor
+from datalens_service.api.schemas.jobs import JobRead
 from datalens_service.base.parsing import spell_number
 from datalens_service.report.verdict import Figures, judge, judge_pair
 from datalens_service.store.datasets import datasets

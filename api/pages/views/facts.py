@@ -7,9 +7,9 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from api.deps import Services
-from api.schemas.common import BudgetRead, DatasetRead
-from api.schemas.jobs import JobRead
+from datalens_service.api.deps import Services
+from datalens_service.api.schemas.common import BudgetRead, DatasetRead
+from datalens_service.api.schemas.jobs import JobRead
 from datalens_service.base.progress import Phase
 from datalens_service.spec import PlanSummary
 from datalens_service.store.datasets.datasets import StoredDataset, read_names

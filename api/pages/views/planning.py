@@ -5,9 +5,9 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
-from api.http.strictness import typed
-from api.problems.request_errors import described, problem_errors
-from api.schemas.common import BudgetRead
+from datalens_service.api.http.strictness import typed
+from datalens_service.api.problems.request_errors import described, problem_errors
+from datalens_service.api.schemas.common import BudgetRead
 from datalens_service.base.errors import InvalidSpec
 from datalens_service.base.parsing import RefusedMember, json_value
 from datalens_service.data.dataset import Schema

@@ -4,8 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from api.deps import Services
-from api.pages.views.rendering import Visitor
+from datalens_service.api.deps import Services
+from datalens_service.api.pages.views.rendering import Visitor
 from datalens_service.base.errors import NotFound
 from datalens_service.data.dataset import Schema
 from datalens_service.evaluation.measures import ConfusionTable

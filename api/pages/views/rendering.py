@@ -16,14 +16,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from api.addresses import address, inner_path
-from api.deps import Services, ServicesDep, caller
-from api.http.strictness import StrictRoute
-from api.pages.views.formatting import FILTERS, marked
-from api.problems.handlers import standard_headers
-from api.problems.problem_types import BY_STATUS, INTERNAL, PROBLEM_TYPES, ProblemType
-from api.problems.request_errors import problem_errors
-from api.security.browser_sessions import resume_session
+from datalens_service.api.addresses import address, inner_path
+from datalens_service.api.deps import Services, ServicesDep, caller
+from datalens_service.api.http.strictness import StrictRoute
+from datalens_service.api.pages.views.formatting import FILTERS, marked
+from datalens_service.api.problems.handlers import standard_headers
+from datalens_service.api.problems.problem_types import BY_STATUS, INTERNAL, PROBLEM_TYPES, ProblemType
+from datalens_service.api.problems.request_errors import problem_errors
+from datalens_service.api.security.browser_sessions import resume_session
 from datalens_service.base.errors import DatalensError, Forbidden, InvalidInput, Unauthorized
 from datalens_service.base.parsing import spell_number
 from datalens_service.store.access import access_log
@@ -48,13 +48,13 @@ _HEADERS: Final = {
 
 def read_glossary() -> dict[str, str]:
     """Read the words in the order of the file: a “?” of a page says the first sentence, and leads to the rest."""
-    text = files("api.pages").joinpath("glossary.md").read_text(encoding="utf-8")
+    text = files("datalens_service.api.pages").joinpath("glossary.md").read_text(encoding="utf-8")
     return {word: " ".join(meaning.split()) for word, meaning in _ENTRY.findall(text)}
 
 
 def _environment() -> Environment:
     made = Environment(
-        loader=PackageLoader("api.pages"),
+        loader=PackageLoader("datalens_service.api.pages"),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=spell_number,

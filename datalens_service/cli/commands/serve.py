@@ -179,14 +179,14 @@ def _run_supervisor(settings: Settings, server: ApiServer) -> Generator[None]:
 
 
 class _Supervisor:
-    """`python -m workers.process.supervisor` as a child; if it dies, the API stops, too, instead of collecting jobs."""
+    """`workers.process.supervisor` as a child; if it dies, the API stops, too, instead of collecting jobs."""
 
     def __init__(self, settings: Settings, server: ApiServer) -> None:
         self._server = server
         self._stopping = False
         # A session of its own: Ctrl-C reaches this process only, which passes it on.
         self._child = subprocess.Popen(  # noqa: S603 (our own interpreter and module)
-            [sys.executable, "-P", "-m", "workers.process.supervisor", "--parent", str(os.getpid())],
+            [sys.executable, "-P", "-m", "datalens_service.workers.process.supervisor", "--parent", str(os.getpid())],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             env={**os.environ, "DATALENS_DATA_DIR": str(settings.data_dir.absolute())},

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-if {"workers.fork_jobs", "workers.run_job"} & {*sys.orig_argv}:
+if {"datalens_service.workers.fork_jobs", "datalens_service.workers.run_job"} & {*sys.orig_argv}:
     from datalens_service.store.jobs import leases
 
     _adopt = leases.adopt

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-if {"workers.fork_jobs", "workers.run_job"} & {*sys.orig_argv}:
+if {"datalens_service.workers.fork_jobs", "datalens_service.workers.run_job"} & {*sys.orig_argv}:
     from datalens_service.privacy.randomness import NoiseSource
 
     _draw = NoiseSource.discrete_gaussian

@@ -62,7 +62,12 @@ if "TEST_FORK_SERVER" in os.environ:
 
     become_fork(sys.orig_argv)
 
-_DO_JOBS = {"deployments.fork_servers", "workers.fork_jobs", "workers.run_job", "datalens_service.cli"}
+_DO_JOBS = {
+    "deployments.fork_servers",
+    "datalens_service.workers.fork_jobs",
+    "datalens_service.workers.run_job",
+    "datalens_service.cli",
+}
 if _DO_JOBS & {*sys.orig_argv} and "HELD_JOBS" in os.environ:
     from datalens_service.audits import attacks
     from datalens_service.audits.inversion_figures import InversionSettings
@@ -81,7 +86,7 @@ if _DO_JOBS & {*sys.orig_argv} and "HELD_JOBS" in os.environ:
     attacks._SAMPLES = 1000
     InversionEffort.settings = lambda _effort, seed: InversionSettings(iterations=20, restarts=1, seed=seed)
 
-_WORKERS = {"workers.process.supervisor", "celery"}
+_WORKERS = {"datalens_service.workers.process.supervisor", "celery"}
 if _WORKERS & {*sys.orig_argv} and "TEST_FORK_SERVER" in os.environ:
     from deployments.fork_servers import use
 
