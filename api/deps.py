@@ -25,6 +25,7 @@ from datalens_service.base.signatures import PublicKey
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.ledger_check import LedgerCheck
 from datalens_service.services.predictions import Predictions
+from datalens_service.services.removal import Remover
 from datalens_service.services.synthetic_files import SyntheticFiles
 from datalens_service.services.validation_queue import Validator
 from datalens_service.store.access import browser_sessions, keys, quotas, tenants
@@ -61,6 +62,7 @@ class Services:
     surroundings: Surroundings
     stopping: threading.Event
     validator: Validator
+    remover: Remover
     signing_key: PublicKey
     openid_provider: OpenIdProvider | None = None
     readiness_threads: CapacityLimiter = field(default_factory=partial(CapacityLimiter, READINESS_CONNECTIONS))

@@ -96,7 +96,6 @@ def create_upload(
         raise InvalidDataset(EMPTY)
     if length > services.settings.max_upload_bytes:
         raise HTTPException(413)
-    upload_sessions.remove_expired(services.database)
     label = label_in(metadata)
     with upload_room.reserve(services.database, services.settings.data_dir, length):
         upload_room.check_quota(services.database, services.settings.data_dir, caller.tenant_id, length)

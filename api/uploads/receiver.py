@@ -6,7 +6,6 @@ for the name of a data set alone.
 
 import base64
 import binascii
-import fcntl
 import time
 import unicodedata
 from collections.abc import AsyncIterator, Callable
@@ -105,14 +104,6 @@ UploadDep = Annotated[
     ReceivedFile[DatasetForm] | DatasetRequest,
     Depends(_build_receiver(DatasetForm, DatasetRequest), scope="function"),
 ]
-
-
-def remove_leftovers(data_dir: Path) -> None:
-    """Remove uploads of processes that were killed; a living one holds a lock on its own."""
-    for path in upload_room.list_incoming(data_dir):
-        with suppress(OSError), path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.unlink()
 
 
 class _Room:

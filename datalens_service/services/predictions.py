@@ -48,7 +48,7 @@ class Predictions:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._folder = settings.data_dir.absolute() / "predictions"
+        self._folder = _folder(settings.data_dir)
         self._places = Places()
 
     def predict(self, classifier: Path, schema: Schema, sent: Path | Images) -> Predicted:
@@ -87,12 +87,6 @@ class Predictions:
             run_program(program, iterates, images, labels, out, seconds=SECONDS)
             return RealisedEpsilon.model_validate_json(out.read_bytes())
 
-    def remove_leftovers(self) -> None:
-        """Remove images that a killed process left, unless another process reads some now."""
-        with suppress(BlockingIOError), lock_folder(self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
-            for path in self._folder.glob(f"{_PREFIX}*"):
-                shutil.rmtree(path, ignore_errors=True)
-
     @contextmanager
     def _received(self, sent: Path | Images, schema: Schema, most: int) -> Iterator[tuple[Path, tuple[str, ...]]]:
         """Images as .npy in a folder and a place of their own for the time of the block, and names of their files."""
@@ -116,6 +110,18 @@ class Predictions:
             _check_size(np.load(images, mmap_mode="r", allow_pickle=False), schema)
             with self._places.take():
                 yield images, names
+
+
+def remove_abandoned(data_dir: Path) -> None:
+    """Remove images that a killed process left, unless another process reads some now."""
+    folder = _folder(data_dir)
+    with suppress(BlockingIOError), lock_folder(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        for path in folder.glob(f"{_PREFIX}*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _folder(data_dir: Path) -> Path:
+    return data_dir.absolute() / "predictions"
 
 
 def _check_size(images: Images, schema: Schema) -> None:

@@ -10,7 +10,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -101,6 +101,14 @@ def open_incoming(data_dir: Path, length: int) -> tuple[BinaryIO, Path]:
 def list_incoming(data_dir: Path) -> list[Path]:
     """List the files of requests that are being received, or were when their process was killed."""
     return list(incoming_folder(data_dir).glob(f"{_PREFIX}*"))
+
+
+def remove_abandoned(data_dir: Path) -> None:
+    """Remove files of requests whose process was killed; a living one holds a lock on its own."""
+    for path in list_incoming(data_dir):
+        with suppress(OSError), path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
 
 
 def measure_records(data_dir: Path, dataset_ids: Iterable[str]) -> int:
