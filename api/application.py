@@ -61,7 +61,7 @@ from datalens_service.api.uploads.tus import TusHeaders
 from datalens_service.base import logs
 from datalens_service.base.errors import InvalidInput
 from datalens_service.base.settings import Settings
-from datalens_service.services import removal
+from datalens_service.services import removal, tenant_removal
 from datalens_service.services.claims import parse_grants
 from datalens_service.services.ledger_check import LedgerCheck
 from datalens_service.services.predictions import Predictions
@@ -220,7 +220,7 @@ def _open(settings: Settings, stopping: threading.Event) -> Services:
         surroundings=Surroundings(settings, _list_checks(settings, readiness, artifacts, dispatcher), stopping),
         stopping=stopping,
         validator=Validator(database, settings),
-        remover=Remover(database, artifacts, settings),
+        remover=Remover(database, artifacts, settings, tenant_removal.proceed_all),
         openid_provider=OpenIdProvider(settings) if settings.oidc_issuer else None,
     )
 

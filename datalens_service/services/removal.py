@@ -33,15 +33,24 @@ from datalens_service.store.jobs import released_models, results
 
 ACTOR: Final = "retention"
 """Stands in the journal for a policy."""
+NOW: Final = timedelta(0)
 _TURN_SECONDS: Final = 30.0
 _log = structlog.get_logger("datalens.removal")
 
 
-class Remover:
-    """A thread of the API that removes."""
+Step = Callable[[Database, ArtifactStore, Settings], object]
 
-    def __init__(self, database: Database, artifacts: ArtifactStore, settings: Settings) -> None:
+
+class Remover:
+    """A thread of the API that removes.
+
+    Args:
+        further: Steps of each turn beside those of this module.
+    """
+
+    def __init__(self, database: Database, artifacts: ArtifactStore, settings: Settings, *further: Step) -> None:
         self._database, self._artifacts, self._settings = database, artifacts, settings
+        self._steps = (remove_expired, remove_due, *further, removed_files.remove_noted)
         self._wanted = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="remover", daemon=True)
@@ -64,7 +73,7 @@ class Remover:
     def _run(self) -> None:
         while not self._stopping.is_set():
             self._wanted.clear()
-            for step in (remove_expired, remove_due, removed_files.remove_noted):
+            for step in self._steps:
                 try:
                     step(self._database, self._artifacts, self._settings)
                 except StoreUnavailable as error:

@@ -23,6 +23,7 @@ from sqlalchemy.orm import Session
 
 from datalens_service.base.copies import copied
 from datalens_service.base.errors import InvalidInput, StateConflict, Unauthorized
+from datalens_service.store.access import tenants
 from datalens_service.store.access.roles import Role, Scope, checked_scopes
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
@@ -190,7 +191,7 @@ def is_usable(now: datetime) -> ColumnElement[bool]:
 
 
 def _added(session: Session, requested: KeyRequest) -> tuple[ApiKey, str]:
-    get_or_refuse(session, TenantRow, requested.tenant_id, "tenant")
+    tenants.check_open(session, requested.tenant_id)
     if requested.expires_at is not None and requested.expires_at <= read_database_clock(session):
         raise InvalidInput("⟦key.expires_at⟧ lies in the past.")
     body = "".join(secrets.choice(_ALPHABET) for _ in range(_LENGTH))
