@@ -38,6 +38,7 @@ from datalens_service.api.pages.views import rendering
 from datalens_service.api.problems import handlers
 from datalens_service.api.rest import (
     access,
+    administration,
     artifacts,
     audits,
     classifiers,
@@ -87,6 +88,7 @@ _KEYED: Final = (
     generators,
     classifiers,
     access,
+    administration,
     webhooks,
 )
 """Operations that need a key, all of them."""

@@ -18,7 +18,7 @@ from datalens_service.adapters.openid_provider import OpenIdProvider
 from datalens_service.api.http.metrics import REFUSALS
 from datalens_service.api.http.strictness import DIGITS
 from datalens_service.api.security.browser_sessions import resume_session
-from datalens_service.api.security.permissions import check_allowed
+from datalens_service.api.security.permissions import check_allowed, find_rule
 from datalens_service.api.security.rate_limits import RequestLimits
 from datalens_service.base.settings import Settings
 from datalens_service.base.signatures import PublicKey
@@ -101,12 +101,15 @@ def caller(
     key, request.state.is_admitted = _identify(request, services, credentials)
     request.state.caller = key
     with services.limits.acquire(key) as request.state.rate_limit:
-        check_allowed(key, getattr(request.scope.get("route"), "operation_id", None))
+        operation = getattr(request.scope.get("route"), "operation_id", None)
+        check_allowed(key, operation)
         # Ids that are malformed are refused by the operation itself; a database need not see them.
         usable = {name: value for name, value in request.path_params.items() if re.fullmatch(IDENTIFIER, value)}
         with services.database.connection() as connection:
-            tenants.check_owned(connection, key.tenant_id, usable)
-            requests = quotas.read_requests_per_minute(connection, key.tenant_id)
+            if not find_rule(operation).cross_tenant:
+                tenants.check_owned(connection, key.tenant_id, usable)
+            default = services.settings.tenant_requests_per_minute
+            requests = quotas.read_requests_per_minute(connection, key.tenant_id, default)
         services.limits.count_tenant(key.tenant_id, requests)
         yield key
 

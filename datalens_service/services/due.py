@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Delete, Select, and_, delete, exists, func, or_, select
+from sqlalchemy import ColumnElement, Delete, and_, delete, exists, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from datalens_service.store.access.retention import Retention
-from datalens_service.store.datasets import datasets
-from datalens_service.store.jobs import results
+from datalens_service.store.datasets import datasets, results
 from datalens_service.store.schema.service_tables import AuditEntryRow, DeliveryRow, JobEventRow, ReleasedModelRow
 from datalens_service.store.schema.tables import (
     AggregateRow,
@@ -92,7 +91,7 @@ def _find_reader(session: Session, kind: str, object_id: str) -> str | None:
     return results.find_reader(session, object_id) if kind == "results" else None
 
 
-def _things(tenant_id: str) -> dict[str, list[tuple[Select[Any], Any]]]:
+def _things(tenant_id: str) -> dict[str, list[tuple[Any, Any]]]:
     """Statements that find things by their ids and the time from which their days count."""
     dataset = select(DatasetRow.id, DatasetRow.created_at).where(
         DatasetRow.tenant_id == tenant_id, DatasetRow.state == "ready"

@@ -25,11 +25,11 @@ from datalens_service.store.access import access_log, browser_sessions, retentio
 from datalens_service.store.access.retention import Retention
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
-from datalens_service.store.datasets import datasets, upload_room, upload_sessions, validations
+from datalens_service.store.datasets import datasets, results, upload_room, upload_sessions, validations
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.datasets.upload_sessions import partial_files
-from datalens_service.store.jobs import released_models, results
+from datalens_service.store.jobs import released_models
 
 ACTOR: Final = "retention"
 """Stands in the journal for a policy."""

@@ -130,7 +130,7 @@ class _Archive:
         entry = tarfile.TarInfo(name)
         entry.size, entry.mtime, entry.mode = length, self._written_at, 0o600
         hashed = _Hashing(content)
-        self._archive.addfile(entry, hashed)  # type: ignore[arg-type] (it reads and does nothing else)
+        self._archive.addfile(entry, hashed)
         self.sums[name] = hashed.digest.hexdigest()
 
 

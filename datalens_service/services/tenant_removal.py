@@ -246,7 +246,7 @@ def _blank_names(session: Session, tenant_id: str) -> None:
     for row in session.scalars(select(DatasetRow).where(DatasetRow.tenant_id == tenant_id)):
         numbers = [str(label) for label in range(len(row.schema["class_names"]))]
         row.name, row.notes, row.tags, row.schema = row.id, "", [], {**row.schema, "class_names": numbers}
-    blank = {"name": "", "notes": "", "tags": [], "error": None, "idempotency_key": None}
+    blank: dict[str, Any] = {"name": "", "notes": "", "tags": [], "error": None, "idempotency_key": None}
     session.execute(update(JobRow).where(JobRow.tenant_id == tenant_id).values(blank))
 
 

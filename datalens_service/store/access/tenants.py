@@ -47,6 +47,8 @@ OWNED: Final[Mapping[str, tuple[tuple[Select[str], ...], str]]] = {
     "classifier_id": ((_by_row(ReleasedModelRow),), "There is no such classifier."),
     "webhook_id": ((_by_row(WebhookRow),), "There is no such webhook."),
     "delivery_id": ((_by_row(DeliveryRow),), "There is no such delivery."),
+    # Operations that name one are for the tenant that runs the service (`permissions.py`).
+    "tenant_id": ((select(TenantRow.id).where(TenantRow.id == _IDENTIFIER),), "There is no such tenant."),
 }
 """Statements that find the tenant of an object, and the error without one, by the parameter of the path."""
 
@@ -118,6 +120,12 @@ def list_tenants(database: Database) -> tuple[Tenant, ...]:
     """Return all tenants, oldest first."""
     with database.session() as session:
         return tuple(Tenant.from_row(row) for row in session.scalars(select(TenantRow).order_by(TenantRow.created_at)))
+
+
+def get(database: Database, tenant_id: str) -> Tenant:
+    """Return the tenant with this id, removed or not."""
+    with database.session() as session:
+        return Tenant.from_row(get_or_refuse(session, TenantRow, tenant_id, "tenant"))
 
 
 def find(database: Database, name: str) -> Tenant:
