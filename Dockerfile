@@ -1,10 +1,10 @@
-# syntax=docker/dockerfile:1
 # Three images; docker-compose.yml and deploy/kubernetes say which container runs which.
 #   api          no torch: serves what jobs made, and answers 503 where images are drawn or predicted anew
 #   worker-cpu   torch without CUDA
 #   worker-cuda  torch with its CUDA libraries; runs without a GPU as well. The default of `docker build .`
 
-ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm
+# scripts/pin-images compares the digest with what the registry says.
+ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d
 
 FROM ${PYTHON_IMAGE} AS build
 
@@ -24,12 +24,15 @@ EOF
 
 FROM build AS wheel
 
-COPY README.md LICENSE ./
+COPY README.md LICENSE CHANGELOG.md ./
+COPY scripts/version.py scripts/long_description.py scripts/
 COPY datalens_service datalens_service
 COPY api api
 COPY workers workers
 COPY migrations migrations
-RUN /opt/datalens/bin/pip wheel --no-deps --wheel-dir /wheel .
+# Of the source, which has no git here: --build-arg VERSION=$(scripts/version.py). Without it, the commit is not named.
+ARG VERSION=
+RUN BUILD_VERSION="$VERSION" /opt/datalens/bin/pip wheel --no-deps --wheel-dir /wheel .
 
 
 FROM build AS build-api
@@ -82,7 +85,7 @@ ENV PATH=/opt/datalens/bin:$PATH \
     DATALENS_HOST=0.0.0.0 \
     DATALENS_PORT=8000
 
-USER datalens
+USER 10001:10001
 WORKDIR /data
 VOLUME ["/data", "/ledger"]
 EXPOSE 8000

@@ -2,11 +2,13 @@
 
 import re
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import AsyncGenerator, Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Final
 
+import anyio.to_thread
 from anyio import CapacityLimiter
 from fastapi import Depends, Path, Query, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -25,6 +27,7 @@ from datalens_service.base.signatures import PublicKey
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.ledger_check import LedgerCheck
 from datalens_service.services.predictions import Predictions
+from datalens_service.services.prices import Prices
 from datalens_service.services.removal import Remover
 from datalens_service.services.synthetic_files import SyntheticFiles
 from datalens_service.services.validation_queue import Validator
@@ -66,6 +69,7 @@ class Services:
     signing_key: PublicKey
     openid_provider: OpenIdProvider | None = None
     readiness_threads: CapacityLimiter = field(default_factory=partial(CapacityLimiter, READINESS_CONNECTIONS))
+    prices: Prices = field(default_factory=Prices)
     refusals: Counter = field(default_factory=partial(Counter, *REFUSALS, registry=None))
 
 
@@ -85,11 +89,11 @@ _bearer = HTTPBearer(
 )
 
 
-def caller(
+async def caller(
     request: Request,
     services: ServicesDep,
     credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
-) -> Generator[ApiKey]:
+) -> AsyncGenerator[ApiKey]:
     """The key the request carries, or the one that its browser signed in with: here is the one door.
 
     Raises:
@@ -98,20 +102,28 @@ def caller(
         Forbidden: It lacks the scope of the operation.
         NotFound: The path names an object of another tenant, or of nobody.
     """
+    # In flight until the block is left, which waits for nothing and needs no thread.
+    with ExitStack() as in_flight:
+        yield await anyio.to_thread.run_sync(_admit, in_flight, request, services, credentials)
+
+
+def _admit(
+    in_flight: ExitStack, request: Request, services: Services, credentials: HTTPAuthorizationCredentials | None
+) -> ApiKey:
     key, request.state.is_admitted = _identify(request, services, credentials)
     request.state.caller = key
-    with services.limits.acquire(key) as request.state.rate_limit:
-        operation = getattr(request.scope.get("route"), "operation_id", None)
-        check_allowed(key, operation)
-        # Ids that are malformed are refused by the operation itself; a database need not see them.
-        usable = {name: value for name, value in request.path_params.items() if re.fullmatch(IDENTIFIER, value)}
-        with services.database.connection() as connection:
-            if not find_rule(operation).cross_tenant:
-                tenants.check_owned(connection, key.tenant_id, usable)
-            default = services.settings.tenant_requests_per_minute
-            requests = quotas.read_requests_per_minute(connection, key.tenant_id, default)
-        services.limits.count_tenant(key.tenant_id, requests)
-        yield key
+    request.state.rate_limit = in_flight.enter_context(services.limits.acquire(key))
+    operation = getattr(request.scope.get("route"), "operation_id", None)
+    check_allowed(key, operation)
+    # Ids that are malformed are refused by the operation itself; a database need not see them.
+    usable = {name: value for name, value in request.path_params.items() if re.fullmatch(IDENTIFIER, value)}
+    with services.database.connection() as connection:
+        if not find_rule(operation).cross_tenant:
+            tenants.check_owned(connection, key.tenant_id, usable)
+        default = services.settings.tenant_requests_per_minute
+        requests = quotas.read_requests_per_minute(connection, key.tenant_id, default)
+    services.limits.count_tenant(key.tenant_id, requests)
+    return key
 
 
 def _identify(

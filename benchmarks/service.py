@@ -1,7 +1,9 @@
 """How long do requests wait when 50 clients send them at once? `python -m benchmarks.service`.
 
 One API process on SQLite; each client sends its requests one after another over a connection of its own. Any other
-answer than the expected success is an error. Prints JSON: p50 and p95 in milliseconds, errors, requests per second.
+answer than the expected success is an error. Prints JSON: p50 and p95 in milliseconds, errors, requests per second,
+and processor time of the server for each: in milliseconds, and as a multiple of what an application of FastAPI with one
+empty endpoint takes on the same machine. Then processor seconds of two commands, whose modules are compiled already.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import argparse
 import asyncio
 import json
 import os
+import resource
 import socket
 import statistics
 import subprocess
@@ -23,6 +26,7 @@ from typing import Any, NamedTuple
 
 import httpx2
 import numpy as np
+from fastapi import FastAPI
 
 from benchmarks.environment import provenance
 from benchmarks.kept_results import print_result
@@ -37,6 +41,8 @@ from datalens_service.store.jobs.jobs import JobState
 
 _SPEC = {"method": {"name": "moments"}, "epsilon": 0.1}
 _TIMEOUT_SECONDS = 120
+_API = "datalens_service.api.main:create_app"
+_COMMAND_RUNS = 3
 
 
 class Request(NamedTuple):
@@ -67,8 +73,53 @@ class Answer(NamedTuple):
     expected: bool
 
 
+def build_bare_app() -> FastAPI:
+    """Return the application whose processor time is the unit of all others."""
+    app = FastAPI()
+
+    @app.get("/")
+    async def read_nothing() -> dict[str, str]:
+        return {"status": "ok"}
+
+    return app
+
+
 def measure(folder: Path, clients: int, requests: int) -> dict[str, Any]:
     """All figures, with `requests` of each kind by each client; `folder` takes data and log."""
+    with serve({}, folder / "bare log", "benchmarks.service:build_bare_app") as server:
+        unit = drive(server, "none", Request("GET", "/"), clients, requests)
+    answers = {"bare": unit, **measure_service(folder, clients, requests)}
+    for answer in answers.values():
+        answer["multiple"] = round(answer["processor_ms"] / unit["processor_ms"], 1)
+    return {**answers, "command_processor_seconds": measure_commands(folder)}
+
+
+def measure_commands(folder: Path) -> dict[str, float]:
+    """Return processor seconds of each command, the least of some runs."""
+    upload = str(write_dataset(folder))
+    plan = ["plan", "--data", upload, "--preset", "fast", "--epsilon", "1"]
+    compiled = {"PYTHONPYCACHEPREFIX": str(folder / "compiled"), "PYTHONDONTWRITEBYTECODE": ""}
+    return {name: _measure_command(words, compiled) for name, words in {"--help": ["--help"], "plan": plan}.items()}
+
+
+def _measure_command(words: Sequence[str], environment: dict[str, str]) -> float:
+    seconds = []
+    # The first run compiles.
+    for _ in range(1 + _COMMAND_RUNS):
+        before = _read_children_seconds()
+        command = [sys.executable, "-m", "datalens_service.cli", *words]
+        subprocess.run(command, env=os.environ | environment, stdout=subprocess.DEVNULL, check=True)
+        seconds.append(_read_children_seconds() - before)
+    return round(min(seconds), 2)
+
+
+def _read_children_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def measure_service(folder: Path, clients: int, requests: int) -> dict[str, dict[str, float]]:
+    """Figures of each kind of request."""
     settings = Settings(data_dir=folder / "data")
     database = start(settings)
     key = keys.create(database, "benchmark")[1]
@@ -82,13 +133,15 @@ def measure(folder: Path, clients: int, requests: int) -> dict[str, Any]:
 
 
 @contextmanager
-def serve(environment: dict[str, str], log: Path) -> Generator[Server]:
-    """Run the API in a process of its own, until the block is left."""
+def serve(
+    environment: dict[str, str], log: Path, app: str = "datalens_service.api.main:create_app"
+) -> Generator[Server]:
+    """Run an application, by default the API, in a process of its own, until the block is left."""
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     options = ["--factory", "--port", str(port), "--no-access-log", "--log-level", "warning"]
-    command = [sys.executable, "-m", "uvicorn", "datalens_service.api.main:create_app", *options]
+    command = [sys.executable, "-m", "uvicorn", app, *options]
     with log.open("wb") as output, subprocess.Popen(command, env=os.environ | environment, stderr=output) as process:
         try:
             _wait_for(port, process)
@@ -112,7 +165,7 @@ def drive(server: Server, key: str, request: Request, clients: int, requests: in
         "p95_ms": round(1000 * cuts[18]),
         "errors": sum(not answer.expected for answer in answers),
         "requests_per_second": round(len(answers) / seconds),
-        "processor_ms": round(1000 * processor / len(answers), 1),
+        "processor_ms": round(1000 * processor / len(answers), 2),
     }
 
 
@@ -137,16 +190,20 @@ async def _send(client: httpx2.AsyncClient, request: Request, times: int) -> lis
 
 
 def _requests(address: str, key: str, database: Database, settings: Settings) -> dict[str, Request]:
-    """One of each kind, about a data set and a job that has succeeded; submissions first, which fill the list."""
+    """One of each kind, about a data set, a job that has succeeded and one that waits; submissions fill the list."""
     with Client(address, key) as client:
         dataset_id = client.upload_dataset(write_dataset(settings.data_dir), epsilon=100.0, confirm_classes=True).id
         job_id = client.submit(dataset_id, _SPEC, accept_low_utility=True).id
+        waiting_id = client.submit(dataset_id, _SPEC, accept_low_utility=True).id
     body = {"dataset_id": dataset_id, "spec": _SPEC, "accept_low_utility": True}
     _finish(database, settings, job_id)
     return {
+        "livez": Request("GET", "/livez"),
         "submit": Request("POST", "/v1/jobs", body, 202),
         "status": Request("GET", f"/v1/jobs/{job_id}"),
+        "poll": Request("GET", f"/v1/jobs/{waiting_id}"),
         "list": Request("GET", "/v1/jobs?limit=20"),
+        "datasets": Request("GET", "/v1/datasets"),
         "plan": Request("POST", "/v1/plans", body),
         "download": Request("GET", f"/v1/jobs/{job_id}/artifacts/card.json"),
     }

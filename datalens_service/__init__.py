@@ -16,12 +16,13 @@ torch before a method trains a network.
 from __future__ import annotations
 
 import os
-from importlib import import_module
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from datalens_service.base.lazy_names import load_names
 
 if TYPE_CHECKING:
     from datalens_service.base.errors import DatalensError
+    from datalens_service.base.package_version import __version__ as __version__
     from datalens_service.client import AsyncClient, Client, ClientError
     from datalens_service.data import read_upload
     from datalens_service.data.dataset import Dataset, Schema, Split
@@ -34,25 +35,27 @@ if TYPE_CHECKING:
     from datalens_service.spec import TrainingSpec, vote_allowance
     from datalens_service.training import Result, run
 
-__version__ = version("datalens-service")
-
 # MKL reads this once, at its first product: rows are then rounded the same way wherever in memory they lie.
 os.environ.setdefault("MKL_CBWR", "AUTO")
 
-_HOMES: Final = {
-    "client": "AsyncClient Client ClientError",
-    "data": "read_upload",
-    "data.dataset": "Dataset Schema Split",
-    "data.digits": "digits",
-    "base.errors": "DatalensError",
-    "methods": "DataLens Guided Mixture Moments PooledMoments Rejection Shapes",
-    "models.classifiers.classifier": "Classifier",
-    "models.generators.generator": "Generator",
-    "planning.presets": "preset",
-    "privacy.budget": "MemoryAccount UnchargedAccount",
-    "training": "Result run",
-    "spec": "TrainingSpec vote_allowance",
-}
+__getattr__ = load_names(
+    __name__,
+    {
+        "client": "AsyncClient Client ClientError",
+        "data": "read_upload",
+        "data.dataset": "Dataset Schema Split",
+        "data.digits": "digits",
+        "base.errors": "DatalensError",
+        "base.package_version": "__version__",
+        "methods": "DataLens Guided Mixture Moments PooledMoments Rejection Shapes",
+        "models.classifiers.classifier": "Classifier",
+        "models.generators.generator": "Generator",
+        "planning.presets": "preset",
+        "privacy.budget": "MemoryAccount UnchargedAccount",
+        "training": "Result run",
+        "spec": "TrainingSpec vote_allowance",
+    },
+)
 
 __all__ = [
     "AsyncClient",
@@ -81,14 +84,6 @@ __all__ = [
     "run",
     "vote_allowance",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Load a public name from its module."""
-    for home, names in _HOMES.items():
-        if name in names.split():
-            return getattr(import_module(f"{__name__}.{home}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Final, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from datalens_service.base.errors import InfeasiblePlan
-from datalens_service.base.fields import Frozen, Integer, Number
-from datalens_service.base.parsing import PrivacyParameter, Stated
+from datalens_service.base.fields import Frozen, Integer, Number, Stated
+from datalens_service.base.parsing import PrivacyParameter
 from datalens_service.base.wording import speak
 from datalens_service.data.dataset import Schema
 from datalens_service.evaluation.settings import EvaluationSettings

@@ -18,10 +18,14 @@ _PACKAGES: Final = {
     "chromium": "chromium",
     "redis-server": "redis-server",
     "initdb": "postgresql",
+    "pg_restore": "postgresql-client",
     "pgbouncer": "pgbouncer",
     "nginx": "nginx-light",
     "caddy": "caddy",
     "promtool": "prometheus",
+    "kubectl": "kubernetes-client",
+    "busybox": "busybox",
+    "systemd-analyze": "systemd",
     "strace": "strace",
     "git": "git",
 }
@@ -30,7 +34,7 @@ _PACKAGES: Final = {
 _ELSEWHERE: Final = ("/usr/sbin", "/usr/lib/postgresql/*/bin")
 """Where Debian puts programs that are not on everybody's PATH."""
 
-_EVERYWHERE: Final = frozenset({"bash", "git", "mount", "umount", "setpriv", "sh", "sha256sum", "true"})
+_EVERYWHERE: Final = frozenset({"bash", "git", "mount", "umount", "setpriv", "sh", "sha256sum", "true", "unshare"})
 """What a test may start as it is: a plain system with git has it."""
 
 _found: set[str] = set()

@@ -22,6 +22,7 @@ def checkout(tmp_path: Path) -> Path:
     shutil.copy(SCRIPTS / "environment.sh", tmp_path / "scripts")
     (tmp_path / "requirements.lock").write_text("# nothing\n")
     (tmp_path / "pyproject.toml").write_text("[project]\n")
+    (tmp_path / "CHANGELOG.md").write_text("## Unreleased\n\n## 1.0.0\n")
     return tmp_path
 
 
@@ -53,14 +54,15 @@ def test_a_python_that_is_not_there_is_named(checkout: Path) -> None:
     assert "/nowhere/python" in done.stderr
 
 
-@pytest.mark.parametrize("changed", [None, "requirements.lock", "pyproject.toml"])
+@pytest.mark.parametrize("changed", [None, "requirements.lock", "pyproject.toml", "CHANGELOG.md"])
 def test_it_installs_only_what_changed(checkout: Path, changed: str | None) -> None:
     installed = checkout / ".venv" / "installed"
     installed.mkdir(parents=True)
     for name in ("requirements.lock", "pyproject.toml"):
         shutil.copy(checkout / name, installed)
+    (installed / "changelog").write_text("1.0.0 \n")
     if changed is not None:
-        (checkout / changed).write_text("# another\n")
+        (checkout / changed).write_text("- another\n## 1.0.0\n")
     done = _source(checkout, _fake_python(checkout, 1))
     assert (done.returncode == 0) == (changed is None)
     assert ("ready" in done.stdout) == (changed is None)

@@ -8,7 +8,8 @@ import pytest
 from pydantic import ValidationError
 from sqlalchemy import make_url
 
-from datalens_service.base.settings import Settings, find_unknown_variables
+from datalens_service.base.errors import InvalidInput
+from datalens_service.base.settings import EmbeddedSettings, Settings, find_unknown_variables, secret_settings
 
 
 @pytest.fixture(autouse=True)
@@ -16,6 +17,18 @@ def _no_settings_of_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     monkeypatch.chdir(tmp_path)
     for name in Settings.model_fields:
         monkeypatch.delenv(f"DATALENS_{name.upper()}", raising=False)
+        monkeypatch.delenv(f"DATALENS_{name.upper()}_FILE", raising=False)
+
+
+SECRETS = {
+    "database_url": "postgresql://u:canary@localhost/x",
+    "broker_url": "redis://:canary@localhost:6379/0",
+    "oidc_client_secret": "canary with a space",
+    "smtp_url": "smtps://u:canary@mail.example.org",
+}
+SENDER = {"public_url": "https://example.org", "mail_sender": "a@example.org", "mail_domains": "example.org"}
+WITHOUT_PASSWORD = {"artifact_url", "records_url", "records_key_file", "public_url", "oidc_issuer"}
+"""Settings that sound like secrets: URLs that may not hold a password, and the path of a key."""
 
 
 def test_the_defaults_need_no_other_service(tmp_path: Path) -> None:
@@ -150,7 +163,9 @@ def table() -> str:
 def test_every_setting_is_in_the_table_and_every_variable_is_a_setting() -> None:
     listed = set(re.findall(r"DATALENS_([A-Z_]+)", table()))
     assert listed == {name.upper() for name in FIELDS}, "give each setting a row of the table in docs/operations.md"
-    assert set(re.findall(r"DATALENS_([A-Z_]+)", PAGE)) <= {name.upper() for name in FIELDS}
+    files = {f"{name.upper()}_FILE" for name in secret_settings()}
+    named = set(re.findall(r"DATALENS_([A-Z_]+)", PAGE))
+    assert files <= named <= files | {name.upper() for name in FIELDS}
 
 
 def test_numbers_in_the_table_are_the_defaults() -> None:
@@ -177,3 +192,89 @@ def test_half_a_configuration_is_refused(whole: dict[str, Any], missing: str) ->
 def test_mail_goes_to_a_mail_server() -> None:
     with pytest.raises(ValueError, match="smtp:// or smtps://"):
         Settings(**{**MAIL, "smtp_url": "http://m"})
+
+
+def test_every_setting_that_may_hold_a_secret_is_marked_as_one() -> None:
+    alike = {name for name in Settings.model_fields if re.search("url|secret|password|key|token|credential", name)}
+    typed = {name for name, field in Settings.model_fields.items() if "SecretStr" in str(field.annotation)}
+    public = WITHOUT_PASSWORD | {"wrong_keys_per_minute"}
+    assert set(secret_settings()) == set(SECRETS) == (alike | typed) - public
+
+
+@pytest.mark.parametrize("name", SECRETS)
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_every_secret_may_stand_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, end: str) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(f"{SECRETS[name]}{end}".encode())
+    monkeypatch.setenv(f"DATALENS_{name.upper()}_FILE", str(secret))
+    settings = Settings(**SENDER)
+    value = getattr(settings, name)
+    assert (value if isinstance(value, str) else value.get_secret_value()) == SECRETS[name]
+    assert "canary" not in repr(settings)
+    assert find_unknown_variables([f"DATALENS_{name.upper()}_FILE"]) == {}
+
+
+@pytest.mark.parametrize("name", SECRETS)
+@pytest.mark.parametrize("value", ["canary", ""])
+def test_a_secret_that_is_set_twice_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, value: str
+) -> None:
+    variable, secret = f"DATALENS_{name.upper()}", tmp_path / "secret"
+    secret.write_text(SECRETS[name])
+    monkeypatch.setenv(variable, value)
+    monkeypatch.setenv(f"{variable}_FILE", str(secret))
+    with pytest.raises(ValidationError, match=f"{variable} and {variable}_FILE are both set") as refused:
+        Settings(**SENDER)
+    assert "canary" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", SECRETS)
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "names no file"),
+        (b"", "the value alone, on one line"),
+        (b"\n", "the value alone, on one line"),
+        (b"canary\ncanary\n", "the value alone, on one line"),
+        (b"canary\0", "the value alone, on one line"),
+        (b"canary" * 20_000, "the value alone, on one line"),
+        (b"canary\xff", "no text in UTF-8"),
+    ],
+)
+def test_a_file_without_a_secret_is_refused_and_nothing_of_it_shown(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, content: bytes | None, said: str
+) -> None:
+    # Somebody may have written the secret in place of the path.
+    secret = tmp_path / "canary"
+    if content is not None:
+        secret.write_bytes(content)
+    variable = f"DATALENS_{name.upper()}_FILE"
+    monkeypatch.setenv(variable, str(secret))
+    with pytest.raises(ValidationError, match=f"{variable}.*{said}") as refused:
+        Settings(**SENDER)
+    assert "canary" not in str(refused.value)
+
+
+def test_a_file_that_may_not_be_read_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    secret = tmp_path / "canary"
+    secret.touch()
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(secret))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setenv("DATALENS_SMTP_URL_FILE", str(secret))
+    with pytest.raises(ValidationError, match="DATALENS_SMTP_URL_FILE names cannot be read: Permission den") as refused:
+        Settings()
+    assert "canary" not in str(refused.value)
+
+
+def test_a_run_without_a_service_does_not_read_what_it_does_not_need(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("DATABASE_URL", "BROKER_URL"):
+        monkeypatch.setenv(f"DATALENS_{name}_FILE", "/nowhere")
+    assert EmbeddedSettings.from_folder(tmp_path).database_url == ""
+    monkeypatch.setenv("DATALENS_SMTP_URL_FILE", "/nowhere")
+    with pytest.raises(InvalidInput, match=r"^DATALENS_SMTP_URL_FILE names no file"):
+        EmbeddedSettings.from_folder(tmp_path)

@@ -4,6 +4,8 @@ import difflib
 import json
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import wraps
+from inspect import iscoroutinefunction
 from typing import Any, Final, get_args
 
 from fastapi import Request, Response, params
@@ -12,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, BeforeValidator, ValidationError
 from pydantic_core import PydanticCustomError
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from datalens_service.adapters.openid_provider import CALLBACK
@@ -26,7 +29,13 @@ def no_json() -> RequestValidationError:
 
 
 class StrictRoute(APIRoute):
-    """A route that refuses a JSON body in which a member occurs twice, or a value is none that can be kept."""
+    """A route that refuses a JSON body in which a member occurs twice, or a value is none that can be kept.
+
+    Its operation runs in a thread. The framework would take another one to validate the model that it returns.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint if iscoroutinefunction(endpoint) else _threaded(endpoint), **options)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler, reading its body strictly."""
@@ -44,6 +53,14 @@ class StrictRoute(APIRoute):
                 raise
 
         return strict
+
+
+def _threaded(operation: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
+    @wraps(operation)
+    async def call(**values: Any) -> Any:
+        return await run_in_threadpool(operation, **values)
+
+    return call
 
 
 class _StrictRequest(Request):

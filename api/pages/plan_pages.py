@@ -51,10 +51,12 @@ def plan_part(
     _ready(services, dataset_id)
     try:
         training_request = TrainingRequest(dataset_id=dataset_id, spec=read_form(filled))
-        priced = pricing.price_request(services.database, visitor.tenant_id, dataset_id, training_request.spec)
+        priced = pricing.price_request(
+            services.database, visitor.tenant_id, dataset_id, training_request.spec, services.prices
+        )
     except DatalensError as error:
         return visitor.page("parts/plan_refused", detail=error.detail)
-    plan = PlanRead.from_priced(priced)
+    plan = PlanRead.from_priced(priced, services.prices)
     return visitor.page(
         "parts/plan_cost",
         plan=plan,

@@ -18,7 +18,7 @@ from datalens_service.api.problems.expected_bodies import concerns_all, explain
 from datalens_service.api.problems.problem_types import BY_STATUS, INTERNAL, PROBLEM_TYPES, ProblemType
 from datalens_service.api.problems.request_errors import described, problem_errors
 from datalens_service.base.errors import BudgetExceeded, DatalensError, InvalidInput, RateLimited, StoreUnavailable
-from datalens_service.base.parsing import Stated
+from datalens_service.base.fields import Stated
 from datalens_service.base.wording import speak, spoken
 from datalens_service.data.intake.sandbox.sandbox import Refused
 from datalens_service.data.intake.untrusted.validation_errors import BadFile

@@ -209,7 +209,7 @@ def _submitted(
         raise InvalidInput(f"This service allows priorities from 0 to {highest}; lower ⟦spec.priority⟧.")
     # No worker would take it.
     check_disks(services.settings)
-    priced = pricing.price_request(services.database, key.tenant_id, request.dataset_id, request.spec)
+    priced = pricing.price_request(services.database, key.tenant_id, request.dataset_id, request.spec, services.prices)
     encoders.find(services.artifacts, priced.spec.method)
     if not request.accept_low_utility:
         check_utility(priced.spec, priced.schema)

@@ -29,6 +29,6 @@ def create_plan(
     request: Annotated[TrainingRequest, Body(openapi_examples=examples.REQUESTS)], services: ServicesDep, key: Caller
 ) -> PlanRead:
     """Every release of the run with its noise, and what all of it costs the account of the dataset."""
-    priced = pricing.price_request(services.database, key.tenant_id, request.dataset_id, request.spec)
+    priced = pricing.price_request(services.database, key.tenant_id, request.dataset_id, request.spec, services.prices)
     encoders.find(services.artifacts, priced.spec.method)
-    return PlanRead.from_priced(priced)
+    return PlanRead.from_priced(priced, services.prices)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, Field
 
 from datalens_service.api.schemas.access import QuotasRead
+from datalens_service.base.clock import to_second
 from datalens_service.base.copies import copied
 from datalens_service.base.fields import Integer, Strict
 from datalens_service.services.due import Due
@@ -65,7 +66,7 @@ class DueList(BaseModel):
 
     @classmethod
     def from_due(cls, found: Iterable[Due]) -> Self:
-        return cls(items=[copied(DueRead, one) for one in found])
+        return cls(items=[copied(DueRead, one, at=to_second(one.at)) for one in found])
 
 
 class QuotasChange(Strict):

@@ -13,6 +13,7 @@ from datalens_service.audits.request import AttackName, AuditRequest, InversionE
 from datalens_service.base.clock import utc_now  # noqa: TID251 (an estimate is shown, and decides nothing)
 from datalens_service.base.copies import copied
 from datalens_service.base.wording import speak
+from datalens_service.services.stored_requests import read_audit_request
 from datalens_service.store.jobs.audits import StoredAudit
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.jobs.remaining_time import estimate_seconds_left
@@ -68,7 +69,7 @@ class PrivacyAuditRead(BaseModel):
         Args:
             waiting: The reason why it does not go on, for its reader's voice.
         """
-        job, request = audit.job, AuditRequest.model_validate(audit.job.spec)
+        job, request = audit.job, read_audit_request(audit.job)
         base = f"/v1/audits/{job.id}"
         left = None if waiting else estimate_seconds_left(job, utc_now())
         return copied(

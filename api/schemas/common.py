@@ -8,16 +8,15 @@ from pydantic import BaseModel, Field
 
 from datalens_service.api.addresses import Link
 from datalens_service.base.copies import copied
-from datalens_service.base.fields import Flag, Integer, Strict
-from datalens_service.base.parsing import Stated
+from datalens_service.base.fields import Flag, Integer, Stated, Strict
 from datalens_service.data.dataset import Schema
-from datalens_service.planning.expectations import compare, expect, measure_machine
 from datalens_service.planning.reached import Comparison, Expectation
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.accounting import stated_mu
 from datalens_service.privacy.budget_advice import advise
 from datalens_service.privacy.guarantee import PrivacyUnit, account_guarantee
 from datalens_service.services.dataset_declaration import IDENTIFIER
+from datalens_service.services.prices import Prices
 from datalens_service.services.pricing import PricedRequest
 from datalens_service.spec import PlanSummary, TrainingSpec
 from datalens_service.store import paging
@@ -193,16 +192,17 @@ class PlanRead(BaseModel):
     comparison: Comparison | None = Field(default=None, description="Every method that fits the images, at the same ε.")
 
     @classmethod
-    def from_priced(cls, priced: PricedRequest) -> Self:
+    def from_priced(cls, priced: PricedRequest, prices: Prices) -> Self:
         """The answer to a dry run, with times for a machine as fast as this one."""
+        expectation, comparison = prices.foresee(priced.spec, priced.schema)
         return copied(
             cls,
             priced,
             cost=priced.price.spoken(),
             budget=BudgetRead.from_account(priced.account),
             budget_after=BudgetRead.from_account(priced.account_after) if priced.fits else None,
-            expectation=expect(priced.spec, priced.schema, measure_machine()),
-            comparison=compare(priced.spec, priced.schema, measure_machine()),
+            expectation=expectation,
+            comparison=comparison,
         )
 
 

@@ -11,14 +11,14 @@ from datalens_service.api.problems.problem_types import INTERNAL, PROBLEM_TYPES
 from datalens_service.api.schemas.common import NumberedPage, TrainingRequest, listed
 from datalens_service.base.clock import utc_now  # noqa: TID251 (an estimate is shown, and decides nothing)
 from datalens_service.base.copies import copied
-from datalens_service.base.fields import Flag, Integer, Number, Strict
-from datalens_service.base.parsing import Stated
+from datalens_service.base.fields import Flag, Integer, Number, Stated, Strict
 from datalens_service.base.wording import speak
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.accounting import Charge, stated_epsilon
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.pricing import JobPrivacy
+from datalens_service.services.stored_requests import read_spec, stored_members
 from datalens_service.spec import Device, NamedMethod, PlanSummary, TrainingSpec
 from datalens_service.store.jobs import released_models
 from datalens_service.store.jobs.events import Event, EventType
@@ -55,7 +55,7 @@ class CloneRequest(Strict):
     def applied_to(self, job: Job) -> TrainingRequest:
         """The request for the copy; δ is that of its dataset."""
         changes = self.model_dump(exclude={"dataset_id", "priority", "accept_low_utility"}, exclude_none=True)
-        request = RequestedSpec.model_validate({**job.spec, "delta": None, **changes})
+        request = RequestedSpec.model_validate({**stored_members(job), "delta": None, **changes})
         priority = job.priority if self.priority is None else self.priority
         return TrainingRequest(
             dataset_id=self.dataset_id or job.dataset_id,
@@ -208,7 +208,7 @@ class JobRead(BaseModel):
             job,
             phase=job.progress.phase,
             progress=ProgressRead.from_progress(job.progress, left),
-            spec=TrainingSpec.model_validate(job.spec),
+            spec=read_spec(job),
             cost=price.spoken(),
             privacy=JobPrivacy.from_job(job, price),
             estimated_finish_at=finish and finish.replace(second=0, microsecond=0),

@@ -9,19 +9,19 @@ address, a key then gets up to k times as much. What must hold exactly, budgets,
 import ipaddress
 import math
 import threading
-import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from time import monotonic
+from typing import Any, Final, NamedTuple, cast
 from urllib.parse import urlsplit
 
 import structlog
 from fastapi import Request
 from limits import RateLimitItem, RateLimitItemPerSecond
 from limits.errors import StorageError
-from limits.storage import MemoryStorage, RedisStorage
+from limits.storage import RedisStorage
 from limits.strategies import MovingWindowRateLimiter
 
 from datalens_service.base.errors import RateLimited, Unauthorized
@@ -32,6 +32,7 @@ _WINDOW_SECONDS: Final = 10
 _REDIS_TIMEOUT_SECONDS: Final = 0.25
 _RETRY_SECONDS: Final = 10.0
 _CLOCK_SECONDS: Final = 60.0
+_LONGEST_WINDOW_SECONDS: Final = 60.0
 _PREFIX: Final = "datalens-requests"
 _log = structlog.get_logger("datalens.api")
 
@@ -71,7 +72,7 @@ class _RedisStorage(RedisStorage):
 
     def read_clock(self) -> float:
         """Seconds since 1970; asked for once a minute, and counted on by a clock that nobody sets."""
-        now = time.monotonic()
+        now = monotonic()
         if now - self._read_at >= _CLOCK_SECONDS:
             connection: Any = self.get_connection()
             seconds, microseconds = connection.time()
@@ -90,17 +91,75 @@ class _RedisStorage(RedisStorage):
         return (float(window[0]), window[1]) if window else (now, 0)
 
 
+class _Counted(NamedTuple):
+    """The answer to a request that was counted: admitted or not, and the rest of its window."""
+
+    is_allowed: bool
+    remaining: int
+    seconds_to_reset: float
+
+
+class _ProcessWindows:
+    """Moving windows of one process, by a clock that nobody sets.
+
+    The storage of the library dates requests by the clock of the machine, and starts a thread for nearly every one.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._sent: dict[str, deque[float]] = {}
+        self._swept_at = clock()
+
+    def count(self, window: RateLimitItem, key_id: str) -> _Counted:
+        """Note a request, unless its window is full."""
+        with self._lock:
+            now, seconds = self._clock(), window.get_expiry()
+            self._sweep(now)
+            sent = self._sent.setdefault(window.key_for(key_id), deque())
+            while sent and sent[0] < now - seconds:
+                sent.popleft()
+            allowed = len(sent) < window.amount
+            if allowed:
+                sent.append(now)
+            return _Counted(allowed, window.amount - len(sent), sent[0] + seconds - now)
+
+    def _sweep(self, now: float) -> None:
+        """Forget who has sent nothing within the longest window."""
+        if now - self._swept_at > _LONGEST_WINDOW_SECONDS:
+            self._swept_at = now
+            recent = now - _LONGEST_WINDOW_SECONDS
+            self._sent = {name: sent for name, sent in self._sent.items() if sent[-1] >= recent}
+
+
+class _SharedWindows:
+    """Moving windows of all processes, in Redis."""
+
+    def __init__(self, storage: _RedisStorage) -> None:
+        self._storage, self._limiter = storage, MovingWindowRateLimiter(storage)
+
+    def count(self, window: RateLimitItem, key_id: str) -> _Counted:
+        """Note a request, unless its window is full.
+
+        Raises:
+            StorageError: Redis does not answer.
+        """
+        allowed = self._limiter.hit(window, key_id)
+        state = self._limiter.get_window_stats(window, key_id)
+        return _Counted(allowed, state.remaining, state.reset_time - self._storage.read_clock())
+
+
 class RateLimits:
     """Counts the requests of each key.
 
     Args:
         broker_url: Redis that all processes share; another broker, or None, means that each counts for itself.
-        clock: Seconds, for attempts to reach Redis again; for tests.
+        clock: Seconds since any instant; for tests.
     """
 
-    def __init__(self, broker_url: str | None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._local = MovingWindowRateLimiter(MemoryStorage())
+    def __init__(self, broker_url: str | None, clock: Callable[[], float] | None = None) -> None:
+        self._clock = clock or monotonic
+        self._local = _ProcessWindows(self._clock)
         self._shared = _shared(broker_url)
         self._unreachable = False
         self._retry_at = -math.inf
@@ -202,7 +261,7 @@ class RequestLimits:
                 del self._in_flight[key_id]
 
 
-def _shared(broker_url: str | None) -> MovingWindowRateLimiter | None:
+def _shared(broker_url: str | None) -> _SharedWindows | None:
     if broker_url is None or urlsplit(broker_url).scheme not in RedisStorage.STORAGE_SCHEME:
         return None
     # Its driver is installed where there is such a broker.
@@ -218,7 +277,7 @@ def _shared(broker_url: str | None) -> MovingWindowRateLimiter | None:
         # By default it would repeat, with pauses of seconds, what every request waits for.
         retry=cast(Any, Retry(NoBackoff(), 0)),
     )
-    return MovingWindowRateLimiter(storage)
+    return _SharedWindows(storage)
 
 
 def _network(address: str) -> str:
@@ -230,14 +289,9 @@ def _network(address: str) -> str:
     return str(ipaddress.ip_network((parsed, 64), strict=False)) if parsed.version == 6 else address
 
 
-def _count(limiter: MovingWindowRateLimiter, key_id: str, per_minute: int, refusal: str) -> RateLimitStatus:
-    window = moving_window(per_minute)
-    allowed = limiter.hit(window, key_id)
-    state = limiter.get_window_stats(window, key_id)
-    storage = limiter.storage
-    # Of a process that counts for itself, the library dates requests by the clock of the machine.
-    now = storage.read_clock() if isinstance(storage, _RedisStorage) else time.time()  # noqa: TID251
-    seconds = max(1, math.ceil(state.reset_time - now))
-    if not allowed:
+def _count(windows: _ProcessWindows | _SharedWindows, key_id: str, per_minute: int, refusal: str) -> RateLimitStatus:
+    counted = windows.count(moving_window(per_minute), key_id)
+    seconds = max(1, math.ceil(counted.seconds_to_reset))
+    if not counted.is_allowed:
         raise RateLimited(refusal, extra={"retry_after": seconds})
-    return RateLimitStatus(per_minute, state.remaining, seconds)
+    return RateLimitStatus(per_minute, counted.remaining, seconds)

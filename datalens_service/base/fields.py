@@ -8,6 +8,8 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
+from datalens_service.base.parsing import PrivacyParameter
+
 
 def _check_printable(text: str) -> str:
     if not text.isprintable():
@@ -26,6 +28,8 @@ Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Integer = Annotated[int, Field(strict=True)]
 Flag = Annotated[bool, Field(strict=True)]
 Moment = Annotated[AwareDatetime, AfterValidator(_to_utc)]
+Stated = Annotated[float, AfterValidator(PrivacyParameter)]
+"""A field of a model that holds an ε, δ or μ."""
 PRINTABLE: Final = AfterValidator(_check_printable)
 """Refuses a text that cannot be shown in one line."""
 

@@ -8,9 +8,7 @@ import json
 import math
 import re
 from decimal import Decimal
-from typing import Annotated, Any, Final, NoReturn
-
-from pydantic import AfterValidator
+from typing import Any, Final, NoReturn
 
 Path = tuple[str | int, ...]
 
@@ -80,10 +78,6 @@ class PrivacyParameter(float):
 def spell_number(value: Any) -> Any:
     """Format a float by `decimal_text` for templates and tables; anything else is returned unchanged."""
     return decimal_text(value) if isinstance(value, float) else value
-
-
-Stated = Annotated[float, AfterValidator(PrivacyParameter)]
-"""A field of a model that holds an ε, δ or μ."""
 
 
 def whole_number(text: str) -> int:

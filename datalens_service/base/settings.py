@@ -12,13 +12,14 @@ import ssl
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import SplitResult, parse_qs, quote, urlsplit
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from datalens_service.base.errors import InvalidInput
+from datalens_service.base.secret_files import SUFFIX, Secret, read_secrets
 from datalens_service.base.wording import speak
 
 GIBIBYTE = 2**30
@@ -51,8 +52,9 @@ class Settings(BaseSettings):
     data_dir: Path = Field(
         default=Path("datalens-data"), description="Folder of private records, artifacts, log and default database."
     )
-    database_url: str = Field(
+    database_url: Annotated[str, Secret()] = Field(
         default="",
+        repr=False,
         description="SQLAlchemy URL, SQLite or PostgreSQL; empty means SQLite in data_dir. The certificate of a "
         "PostgreSQL on another machine is verified unless the URL has another sslmode than verify-full.",
     )
@@ -82,7 +84,9 @@ class Settings(BaseSettings):
     executor: Literal["local", "celery"] = Field(
         default="local", description="Who starts jobs: the built-in supervisor, or Celery workers."
     )
-    broker_url: str | None = Field(default=None, description="Celery broker, for example redis://redis:6379/0.")
+    broker_url: Annotated[str | None, Secret()] = Field(
+        default=None, repr=False, description="Celery broker, for example redis://redis:6379/0."
+    )
     queue: str = Field(
         default="cpu",
         pattern=r"^[a-z][a-z0-9_-]{0,63}$",
@@ -206,7 +210,7 @@ class Settings(BaseSettings):
         "API keys alone.",
     )
     oidc_client_id: str = Field(default="", description="Client id of this service at the OpenID provider.")
-    oidc_client_secret: SecretStr = Field(
+    oidc_client_secret: Annotated[SecretStr, Secret()] = Field(
         default=SecretStr(""), description="Client secret; empty means a public client, which PKCE protects."
     )
     oidc_requested_scopes: str = Field(
@@ -226,7 +230,7 @@ class Settings(BaseSettings):
         default="",
         description="Claim that names the tenant, by name or id; empty means the first for everybody.",
     )
-    smtp_url: SecretStr = Field(
+    smtp_url: Annotated[SecretStr, Secret()] = Field(
         default=SecretStr(""),
         description="Mail server for messages about jobs: smtps://user:password@host for TLS, smtp:// for STARTTLS; "
         "empty means no mail.",
@@ -238,6 +242,15 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe message that is logged."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _secrets_come_from_files(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Add secrets from the files that variables name; what a caller gives goes before them."""
+        variables = {f"{PREFIX}{name.upper()}": name for name in secret_settings()}
+        given = {variable for variable, name in variables.items() if name in values}
+        found = read_secrets(variables, given, os.environ)
+        return values | {variables[variable]: value for variable, value in found.items()}
 
     @model_validator(mode="after")
     def _settings_go_together(self) -> Self:
@@ -418,6 +431,12 @@ def _find_authorities() -> str:
     return next((path for path in named if path and Path(path).is_file()), "system")
 
 
+def secret_settings() -> tuple[str, ...]:
+    """Return the names of the settings that may hold a password or a key, each of which may stand in a file."""
+    fields = Settings.model_fields.items()
+    return tuple(name for name, field in fields if any(isinstance(mark, Secret) for mark in field.metadata))
+
+
 def find_unknown_variables(names: Iterable[str]) -> dict[str, str | None]:
     """Find variables with the prefix of the settings that set nothing.
 
@@ -425,7 +444,8 @@ def find_unknown_variables(names: Iterable[str]) -> dict[str, str | None]:
         By each name the setting that was probably meant; None where no name is near, as for variables that Kubernetes
         makes for a service with the name of this one.
     """
-    settings = [name.upper() for name in Settings.model_fields]
+    files = [f"{name.upper()}{SUFFIX}" for name in secret_settings()]
+    settings = [*(name.upper() for name in Settings.model_fields), *files]
     known = _OTHER_VARIABLES | {f"{PREFIX}{name}" for name in settings}
     unknown = (name for name in sorted(names) if name.upper().startswith(PREFIX) and name.upper() not in known)
     return {name: _nearest(name.upper().removeprefix(PREFIX), settings) for name in unknown}

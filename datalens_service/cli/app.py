@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from datalens_service import __version__
+import datalens_service
 from datalens_service.base.wording import Voice, spoken_to
 from datalens_service.cli import output
 from datalens_service.cli.commands import (
@@ -70,7 +70,7 @@ app = Commands(
 
 def _print_version(value: bool) -> None:
     if value:
-        typer.echo(__version__)
+        typer.echo(datalens_service.__version__)
         raise typer.Exit
 
 
@@ -108,4 +108,4 @@ app.add_typer(plugins.app, name="plugins")
 @app.command()
 def version(as_json: AsJson = False) -> None:
     """Print the version of the package."""
-    output.show({"version": __version__}, __version__, as_json=as_json)
+    output.show({"version": datalens_service.__version__}, datalens_service.__version__, as_json=as_json)

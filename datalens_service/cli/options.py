@@ -13,7 +13,6 @@ import typer
 from datalens_service.base.errors import InvalidInput
 from datalens_service.base.parsing import decimal_number, whole_number
 from datalens_service.data.image_sizes import ImageSize, parse_size
-from datalens_service.data.preparation_settings import Colour, Fit
 
 Parsed = TypeVar("Parsed", int, float, ImageSize)
 
@@ -292,9 +291,13 @@ PrepareSize = Annotated[
         "and report changes.",
     ),
 ]
-PrepareFit = Annotated[Fit | None, _of_preparation("--prepare-fit", help="resize (if left out) or crop.")]
+FitName = Literal["resize", "crop"]
+ColourName = Literal["grey", "rgb"]
+"""Choices of `datalens_service.data.preparation_settings`, which is not imported for --help."""
+
+PrepareFit = Annotated[FitName | None, _of_preparation("--prepare-fit", help="resize (if left out) or crop.")]
 PrepareColour = Annotated[
-    Colour | None, _of_preparation("--prepare-colour", help="grey or rgb; left out, rgb if one image is in colour.")
+    ColourName | None, _of_preparation("--prepare-colour", help="grey or rgb; left out, rgb if one image is in colour.")
 ]
 PrepareWindow = Annotated[
     tuple[int, int] | None,

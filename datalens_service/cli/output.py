@@ -11,10 +11,9 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO, TypeAlias
 
 import typer
-from pydantic import BaseModel
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, RenderableType
 from rich.markup import escape
@@ -25,9 +24,12 @@ from datalens_service.base.parsing import spell_number
 from datalens_service.base.wording import spoken
 from datalens_service.client import ClientError
 
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
 _MAX_LISTED_FILES: Final = 20
 
-Result = BaseModel | Mapping[str, Any]
+Result: TypeAlias = "BaseModel | Mapping[str, Any]"
 
 
 def show(data: Result, view: RenderableType, *, as_json: bool) -> None:
@@ -108,7 +110,7 @@ def format_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Te
 
 
 def _to_members(data: Result) -> Mapping[str, Any]:
-    return data.model_dump(mode="json", by_alias=True) if isinstance(data, BaseModel) else data
+    return data if isinstance(data, Mapping) else data.model_dump(mode="json", by_alias=True)
 
 
 def _format_json(data: Result) -> str:

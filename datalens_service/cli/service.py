@@ -12,10 +12,11 @@ from rich.console import RenderableType
 
 from datalens_service.base.wording import Voice
 from datalens_service.cli import options, output
-from datalens_service.client import DEFAULT_URL, Client, ClientError, is_loopback
+from datalens_service.client import DEFAULT_URL, ClientError, is_loopback
 
 if TYPE_CHECKING:
     from datalens_service.base.settings import Settings
+    from datalens_service.client import Client
 
 KEY_FILE: Final = "api-key"
 """Name of the file in data_dir in which `datalens serve` leaves its first key, readable by its user only.
@@ -38,6 +39,8 @@ class Service:
 
     def connect(self) -> Client:
         """A client; without a key, that of this machine's service, whose file is offered to loopback only."""
+        from datalens_service.client import Client
+
         key = self.api_key or (_key_from_file() if is_loopback(self.url) else "")
         return Client(self.url, key, voice=Voice.COMMAND_LINE)
 

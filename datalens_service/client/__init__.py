@@ -1,5 +1,5 @@
 """A small typed client of the REST API: no torch, no database, nothing but HTTP (httpx2, the maintained
-continuation of HTTPX: https://github.com/pydantic/httpx2).
+continuation of HTTPX: https://github.com/pydantic/httpx2), which is loaded when a client is first made.
 
     with Client("http://127.0.0.1:8000", api_key) as client:
         dataset = client.upload_dataset(Path("digits.npz"), epsilon=2.0)
@@ -15,36 +15,57 @@ continuation of HTTPX: https://github.com/pydantic/httpx2).
 which carries the problem document (RFC 9457), the request and its id in the service's log.
 """
 
-from datalens_service.client.asynchronous import AsyncClient, AsyncJobHandle
-from datalens_service.client.client import Client
-from datalens_service.client.errors import ClientError, ServiceUnreachable
-from datalens_service.client.jobs import JobHandle
-from datalens_service.client.models import (
-    AuditInfo,
-    BadFile,
-    Budget,
-    ClassifierInfo,
-    Cost,
-    DatasetInfo,
-    Event,
-    FileInfo,
-    ImageSchema,
-    IndividualEpsilon,
-    Job,
-    Joined,
-    NoticeInfo,
-    PlanInfo,
-    PredictionInfo,
-    PredictionsInfo,
-    Receipt,
-    ReviewedClass,
-    ReviewInfo,
-    UploadedDataset,
-    UploadInfo,
-    ValidationInfo,
+from typing import TYPE_CHECKING
+
+from datalens_service.base.lazy_names import load_names
+
+if TYPE_CHECKING:
+    from datalens_service.client.addresses import DEFAULT_URL, is_loopback
+    from datalens_service.client.asynchronous import AsyncClient, AsyncJobHandle
+    from datalens_service.client.client import Client
+    from datalens_service.client.errors import ClientError, ServiceUnreachable
+    from datalens_service.client.jobs import JobHandle
+    from datalens_service.client.models import (
+        AuditInfo,
+        BadFile,
+        Budget,
+        ClassifierInfo,
+        Cost,
+        DatasetInfo,
+        Event,
+        FileInfo,
+        ImageSchema,
+        IndividualEpsilon,
+        Job,
+        Joined,
+        NoticeInfo,
+        PlanInfo,
+        PredictionInfo,
+        PredictionsInfo,
+        Receipt,
+        ReviewedClass,
+        ReviewInfo,
+        UploadedDataset,
+        UploadInfo,
+        ValidationInfo,
+    )
+    from datalens_service.client.requests import Audience, ClassifierFormat, Format
+
+__getattr__ = load_names(
+    __name__,
+    {
+        "asynchronous": "AsyncClient AsyncJobHandle",
+        "client": "Client",
+        "errors": "ClientError ServiceUnreachable",
+        "jobs": "JobHandle",
+        "models": "AuditInfo BadFile Budget ClassifierInfo Cost DatasetInfo "
+        "Event FileInfo ImageSchema IndividualEpsilon Job Joined "
+        "NoticeInfo PlanInfo PredictionInfo PredictionsInfo Receipt ReviewedClass "
+        "ReviewInfo UploadedDataset UploadInfo ValidationInfo",
+        "requests": "Audience ClassifierFormat Format",
+        "addresses": "DEFAULT_URL is_loopback",
+    },
 )
-from datalens_service.client.requests import Audience, ClassifierFormat, Format
-from datalens_service.client.transport import DEFAULT_URL, is_loopback
 
 __all__ = [
     "DEFAULT_URL",

@@ -15,10 +15,10 @@ from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 from pydantic import PrivateAttr
 
 from datalens_service.base.wording import Voice
+from datalens_service.client.addresses import DEFAULT_URL
 from datalens_service.client.client import Client
 from datalens_service.client.jobs import JobHandle
 from datalens_service.client.models import Job
-from datalens_service.client.transport import DEFAULT_URL
 
 _CALLS_AT_ONCE: Final = 64
 _END: Final = object()

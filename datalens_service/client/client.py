@@ -3,11 +3,12 @@
 from typing import Self
 
 from datalens_service.base.wording import Voice
+from datalens_service.client.addresses import DEFAULT_URL
 from datalens_service.client.audits import AuditOperations
 from datalens_service.client.classifiers import ClassifierOperations
 from datalens_service.client.datasets import DatasetOperations
 from datalens_service.client.jobs import JobOperations
-from datalens_service.client.transport import DEFAULT_URL, Transport
+from datalens_service.client.transport import Transport
 
 
 class Client(DatasetOperations, JobOperations, ClassifierOperations, AuditOperations):

@@ -1,8 +1,11 @@
 """Errors that both clients raise."""
 
-from typing import Any
+from __future__ import annotations
 
-from datalens_service.client.models import ValidationInfo
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from datalens_service.client.models import ValidationInfo
 
 
 class ClientError(Exception):

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from datalens_service.base.parsing import Stated
+from datalens_service.base.fields import Stated
 
 ENDED = frozenset({"succeeded", "failed", "cancelled"})
 """States in which a job stays for ever."""

@@ -1,15 +1,14 @@
 """HTTP connections to one service."""
 
-import ipaddress
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import httpx2
 
 from datalens_service.base.wording import HEADER, Voice
 from datalens_service.client import requests
-from datalens_service.client.errors import ClientError
+from datalens_service.client.addresses import is_loopback
 from datalens_service.client.responses import (
     ParsedModel,
     convert_connection_errors,
@@ -95,24 +94,3 @@ def _check(response: httpx2.Response) -> None:
     if not response.is_success:
         response.read()
         raise_for_problem(response)
-
-
-DEFAULT_URL: Final = "http://127.0.0.1:8000"
-
-
-def is_loopback(url: str) -> bool:
-    """Return True if an address means this machine.
-
-    Raises:
-        ClientError: Not an HTTP address.
-    """
-    try:
-        address = httpx2.URL(url)
-    except httpx2.InvalidURL:
-        address = httpx2.URL("")
-    if address.scheme not in ("http", "https") or not address.host:
-        raise ClientError("invalid-url", "Not an address", f"{url!r} is not an address like {DEFAULT_URL}.")
-    try:
-        return ipaddress.ip_address(address.host).is_loopback
-    except ValueError:
-        return address.host == "localhost"

@@ -1,9 +1,7 @@
 """Limits on the size of images, and the notation of a size."""
 
 import re
-from typing import Annotated, Final, NamedTuple
-
-from pydantic import BeforeValidator, WithJsonSchema
+from typing import Final, NamedTuple
 
 MINIMUM_SIDE: Final = 4
 """In pixels."""
@@ -39,18 +37,3 @@ def parse_size(value: object) -> ImageSize:
     if not sides or not all(MINIMUM_SIDE <= side <= MAXIMUM_SIDE for side in sides):
         raise ValueError(f"Write the size as {NOTATION}.")
     return ImageSize(sides[0], sides[-1])
-
-
-SizeText = Annotated[
-    str,
-    BeforeValidator(lambda value: str(parse_size(value))),
-    WithJsonSchema(
-        {
-            "type": ["string", "integer"],
-            "pattern": f"^{PATTERN}$",
-            "minimum": MINIMUM_SIDE,
-            "maximum": MAXIMUM_SIDE,
-        }
-    ),
-]
-"""A size in a request, in the shortest notation."""

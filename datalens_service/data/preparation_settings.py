@@ -1,12 +1,26 @@
 """The owner's choices for all images when they are brought to one size; public."""
 
 from enum import StrEnum
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from datalens_service.base.fields import Frozen, Integer
-from datalens_service.data.image_sizes import MAXIMUM_SIDE, MINIMUM_SIDE, ImageSize
+from datalens_service.data.image_sizes import MAXIMUM_SIDE, MINIMUM_SIDE, PATTERN, ImageSize, parse_size
+
+SizeText = Annotated[
+    str,
+    BeforeValidator(lambda value: str(parse_size(value))),
+    WithJsonSchema(
+        {
+            "type": ["string", "integer"],
+            "pattern": f"^{PATTERN}$",
+            "minimum": MINIMUM_SIDE,
+            "maximum": MAXIMUM_SIDE,
+        }
+    ),
+]
+"""A size in a request, in the shortest notation."""
 
 
 class Fit(StrEnum):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from datalens_service.base.parsing import Stated
+from datalens_service.base.fields import Stated
 from datalens_service.mechanisms.base import Example, Mechanism
 from datalens_service.mechanisms.confined import refused
 from datalens_service.mechanisms.exact_sum import ExactSum

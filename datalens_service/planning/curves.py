@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -193,10 +194,12 @@ def _read(curves: Sequence[_Curve], evidence: float) -> tuple[float, float]:
     return (1 - _OTHER_SETS) * low, high + min(_OTHER_SETS * (1 - high), high)
 
 
+@cache
 def _log_evidence(row: Measured) -> float:
     return math.log10(max(1.0, mu_for_epsilon(row.epsilon, _DELTA_OF_TABLE) * row.units / row.num_classes))
 
 
+@cache
 def _gains(row: Measured) -> tuple[float, float]:
     guessing = 100 / row.num_classes
     ends = (row.mean - _WIDTH * row.spread, row.mean + _WIDTH * row.spread)

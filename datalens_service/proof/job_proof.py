@@ -15,8 +15,7 @@ from typing import Final, Literal, NamedTuple
 
 from pydantic import Field
 
-from datalens_service.base.fields import Finite
-from datalens_service.base.parsing import Stated
+from datalens_service.base.fields import Finite, Stated
 from datalens_service.base.signatures import PublicKey, Signature, SignatureInvalid, signer
 from datalens_service.mechanisms import PlannedRelease
 from datalens_service.privacy.accounting import Charge, stated_epsilon

@@ -9,8 +9,7 @@ from typing import Any, Final, Literal
 from pydantic import Field
 
 from datalens_service.base.audience import AllPublic, Public, public_part
-from datalens_service.base.fields import Finite
-from datalens_service.base.parsing import Stated
+from datalens_service.base.fields import Finite, Stated
 from datalens_service.base.plugins import PluginOrigin
 from datalens_service.data.preparation_settings import PrepareSettings
 from datalens_service.evaluation.measures import Measure

@@ -9,8 +9,7 @@ from typing import Any, Final, Literal
 from pydantic import Field
 
 from datalens_service.base.audience import Public
-from datalens_service.base.fields import Frozen
-from datalens_service.base.parsing import Stated
+from datalens_service.base.fields import Frozen, Stated
 from datalens_service.models.public_source import PublicInputs
 from datalens_service.report.private_reads import (
     PRIVATE_READS,

@@ -16,8 +16,7 @@ from scipy.special import ndtr, ndtri
 
 from datalens_service.base.audience import AllPublic, Public
 from datalens_service.base.errors import LedgerCorrupt
-from datalens_service.base.fields import Frozen
-from datalens_service.base.parsing import Stated
+from datalens_service.base.fields import Frozen, Stated
 from datalens_service.data.export.licence import describe_public_images
 from datalens_service.mechanisms import PlannedRelease, VonMisesFisherSum
 from datalens_service.models.public_source import NO_PUBLIC_INPUTS, PublicInputs, PublicSource

@@ -6,8 +6,7 @@ from typing import Final
 from pydantic import Field
 
 from datalens_service.base.audience import Public
-from datalens_service.base.fields import Frozen
-from datalens_service.base.parsing import Stated
+from datalens_service.base.fields import Frozen, Stated
 from datalens_service.mechanisms import PlannedRelease
 from datalens_service.privacy.accounting import Charge, delta_beside, stated_epsilon, stated_mu
 

@@ -14,6 +14,7 @@ from datalens_service.audits.request import (
 )
 from datalens_service.base.errors import DatalensError
 from datalens_service.services import audits
+from datalens_service.services.stored_requests import read_spec
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
 from datalens_service.store.jobs.jobs import Job
@@ -70,7 +71,7 @@ def _propose_rehearsal(job: Job) -> tuple[Proposal, ...]:
     # Parts of the records are planned anew. For sampled batches that takes seconds, and pages do not wait so long.
     if job.price.get("slack"):
         return ()
-    spec = TrainingSpec.model_validate(job.spec)
+    spec = read_spec(job)
     asked = TrainingSpec(method=spec.method, epsilon=spec.epsilon)
     request = _attack(RehearsedMethod(kind="rehearsal", dataset_id=job.dataset_id, spec=asked))
     return (Proposal("Attack its method in rehearsal", request, "", "Its method can be attacked in rehearsal."),)

@@ -19,6 +19,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.methods import AnyMethod
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.services import pricing
+from datalens_service.services.stored_requests import read_audit_request, read_spec
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.access import tenants
 from datalens_service.store.database import Database
@@ -34,9 +35,9 @@ def about_job(database: Database, job: Job) -> tuple[StoredAudit, ...]:
 
     Their figures are for the owner alone.
     """
-    spec = TrainingSpec.model_validate(job.spec)
+    spec = read_spec(job)
     possible = audits.list_about(database, job.dataset_id, job.id)
-    return tuple(audit for audit in possible if _is_about(AuditRequest.model_validate(audit.job.spec).target, spec))
+    return tuple(audit for audit in possible if _is_about(read_audit_request(audit.job).target, spec))
 
 
 def describe(target: Target) -> str:
@@ -138,10 +139,10 @@ def _accept_released(database: Database, tenant_id: str, request: AuditRequest, 
         _check_test_images(database, dataset)
     if membership is not None and membership.needs_references:
         _check_units(dataset.schema)
-        _check_needs_no_pool(TrainingSpec.model_validate(job.spec).method)
+        _check_needs_no_pool(read_spec(job).method)
     check_groups(dataset.schema.class_names, request.groups)
     if request.inverts:
-        check_invertible(dataset.schema, TrainingSpec.model_validate(job.spec).method)
+        check_invertible(dataset.schema, read_spec(job).method)
     return Accepted(request, dataset.id, job.id)
 
 

@@ -7,10 +7,10 @@ from pydantic import AliasChoices, Field, StringConstraints, field_validator, mo
 from datalens_service.base.errors import InvalidDataset
 from datalens_service.base.fields import PRINTABLE, Flag, Integer, Number, Strict
 from datalens_service.base.wording import speak
-from datalens_service.data.image_sizes import SizeText, parse_size
+from datalens_service.data.image_sizes import parse_size
 from datalens_service.data.intake.readers.base import check_class_names
 from datalens_service.data.intake.reading_choices import Column, Encoding, ReadingChoices
-from datalens_service.data.preparation_settings import Fit, PrepareSettings
+from datalens_service.data.preparation_settings import Fit, PrepareSettings, SizeText
 from datalens_service.data.privacy_units import MAXIMUM_RECORDS_PER_UNIT, NAME_PATTERN, UnitDeclaration
 
 IDENTIFIER: Final = r"^[A-Za-z0-9_-]+$"

@@ -8,16 +8,16 @@ from typing import Self
 
 from pydantic import BaseModel, Field
 
-from datalens_service.base.errors import InvalidDelta, InvalidSpec, StateConflict
-from datalens_service.base.parsing import Stated, decimal_text
+from datalens_service.base.errors import InvalidSpec, StateConflict
+from datalens_service.base.fields import Stated
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export.licence import OF_PUBLIC_IMAGES, describe_public_images
 from datalens_service.methods import Plan
 from datalens_service.methods.public_start import check_same_size
-from datalens_service.planning.expectations import expect_phases
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.accounting import Charge, stated_epsilon, stated_mu
 from datalens_service.privacy.guarantee import PrivacyUnit, job_guarantee
+from datalens_service.services.prices import Prices
 from datalens_service.spec import PlanSummary, TrainingSpec
 from datalens_service.store.access import tenants
 from datalens_service.store.database import Database
@@ -56,9 +56,16 @@ class PricedRequest:
 
 
 def price_request(
-    database: Database, tenant_id: str, dataset_id: str, spec: TrainingSpec | RequestedSpec
+    database: Database,
+    tenant_id: str,
+    dataset_id: str,
+    spec: TrainingSpec | RequestedSpec,
+    prices: Prices | None = None,
 ) -> PricedRequest:
     """Price a training request; nothing is reserved.
+
+    Args:
+        prices: Prices that are remembered; None prices anew.
 
     Raises:
         StateConflict: The data set was deleted, or its upload was not opened yet.
@@ -75,25 +82,10 @@ def price_request(
             tenants.check_owned(connection, tenant_id, {"dataset_id": spec.evaluation.holdout})
         datasets.check_holdout(database, dataset_id, spec.evaluation.holdout)
     public = spec.public_data and check_public_data(database, tenant_id, spec.public_data, dataset)
-    resolved, plan, price = _price(spec, dataset.schema, account.delta)
+    resolved, plan, price = (prices or Prices()).price(spec, dataset.schema, account.delta)
     if public:
         price = price.model_copy(update={"warnings": [*price.warnings, describe_public_data(public)]})
     return PricedRequest(dataset_id, spec, resolved, plan, price, account, dataset.schema)
-
-
-def _price(spec: TrainingSpec | RequestedSpec, schema: Schema, delta: float) -> tuple[TrainingSpec, Plan, PlanSummary]:
-    resolved = _with_delta(spec.resolve(schema) if isinstance(spec, RequestedSpec) else spec, delta)
-    plan = resolved.plan(schema)
-    price = resolved.summarize(plan, schema)
-    return resolved, plan, price.model_copy(update={"phase_seconds": expect_phases(resolved, schema)})
-
-
-def _with_delta(spec: TrainingSpec, delta: float) -> TrainingSpec:
-    """Give the request the δ of its account: statements at different δ do not add up."""
-    if spec.delta not in (None, delta):
-        kept = decimal_text(delta)
-        raise InvalidDelta(f"The budget of this data set is kept at δ = {kept}; name that one or leave it out.")
-    return spec.model_copy(update={"delta": delta})
 
 
 class JobPrivacy(BaseModel):

@@ -17,6 +17,7 @@ from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.jobs.attendance import Attendance, Worker, list_waiting_queues, read_attendance
 from datalens_service.store.jobs.jobs import Job, JobState
+from datalens_service.store.schema.tables import JOB_FORMAT
 
 _SOON: Final = timedelta(minutes=1)
 """Within which a free worker takes a job, and the first worker of a new service begins."""
@@ -28,6 +29,7 @@ _BUSY: Final = "Workers are busy with other jobs; this one starts as soon as one
 _NOBODY: Final = "A worker is alive but has not taken it for a minute; the worker's log tells the operator why."
 _ASK: Final = "the operator has to start one."
 _NEVER: Final = f"No worker has been at work yet: {_ASK}"
+_NEWER: Final = "A newer version of the service took it in, so it waits for a worker of that version."
 _NO_GPU: Final = (
     "It waits for a worker with a GPU, and no worker at work has one; a worker without a GPU would end it, uncharged."
 )
@@ -89,6 +91,8 @@ def _explain_silence(job: Job, attendance: Attendance) -> str | None:
 def _explain_queue(job: Job, faults: Mapping[str, str], attendance: Attendance) -> str | None:
     if DISK in faults:
         return faults[DISK]
+    if job.format > JOB_FORMAT:
+        return _NEWER
     if job.queue in attendance.busy:
         return _BUSY
     soon = attendance.now - job.created_at < _SOON

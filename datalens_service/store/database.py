@@ -395,6 +395,9 @@ def _revision(connection: Connection) -> str | None:
 def _check_revision(connection: Connection) -> None:
     actual, head = _revision(connection), _head()
     if actual and head and actual > head:
+        # A newer version works beside this one, or has taken its place.
+        if head >= connection.scalars(text("SELECT oldest_revision FROM installation")).one():
+            return
         raise StoreUnavailable(
             f"A newer version of the service made this database (revision {actual}, this version knows {head}): start "
             "that version, or restore a backup from before the upgrade."

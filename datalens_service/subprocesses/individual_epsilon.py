@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from datalens_service.base.errors import InvalidInput, StateConflict
-from datalens_service.base.parsing import Stated
+from datalens_service.base.fields import Stated
 from datalens_service.data.dataset import Images, Schema
 from datalens_service.mechanisms import GradientSum
 from datalens_service.mechanisms.private_records import Rows

@@ -5,6 +5,7 @@ import math
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -55,9 +56,9 @@ def redis_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Re
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Seconds of the wall clock, which stands still."""
-    clock = [time.time()]
-    monkeypatch.setattr(time, "time", lambda: clock[0])
+    """Seconds of the clock that rates are counted by, which stands still."""
+    clock = [time.monotonic()]
+    monkeypatch.setattr(rate_limits, "monotonic", lambda: clock[0])
     return clock
 
 
@@ -89,6 +90,30 @@ def test_a_window_moves_with_time(now: list[float]) -> None:
     now[0] += 6.1
     status = limits.count("key", 60)
     assert status.headers() == {"RateLimit-Policy": '"default";q=60;w=60', "RateLimit": '"default";r=9;t=10'}
+
+
+def test_whoever_sets_the_clock_of_the_machine_moves_no_window(
+    now: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = RateLimits(None)
+    assert allowed(limits, 60) == 10
+    for hours in (3 * 24, -24):
+        monkeypatch.setattr(time, "time", lambda hours=hours: 3600.0 * hours)
+        assert allowed(limits, 60) == 0
+    now[0] += 10.1
+    assert allowed(limits, 60) == 10
+
+
+def test_counting_starts_no_thread_and_forgets_who_is_silent(now: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    started = list[threading.Thread]()
+    monkeypatch.setattr(threading.Thread, "start", started.append)
+    limits = RateLimits(None)
+    for number in range(5):
+        limits.count(f"address-{number}", 60)
+    assert not started
+    now[0] += 61
+    limits.count("key", 60)
+    assert len(limits._local._sent) == 1
 
 
 @pytest.mark.usefixtures("now")
@@ -176,8 +201,8 @@ def count_attempts(limits: RateLimits, monkeypatch: pytest.MonkeyPatch) -> list[
     """Grows by one whenever Redis is asked."""
     shared, attempts = limits._shared, list[None]()
     assert shared is not None
-    hit = shared.hit
-    monkeypatch.setattr(shared, "hit", lambda *parts: attempts.append(None) or hit(*parts))
+    count = shared.count
+    monkeypatch.setattr(shared, "count", lambda *parts: attempts.append(None) or count(*parts))
     return attempts
 
 
@@ -198,7 +223,7 @@ def send_wrong_keys(client: TestClient, count: int, **headers: str) -> list[int]
     return [client.get("/v1/jobs", headers=wrong).status_code for _ in range(count)]
 
 
-def test_wrong_keys_of_one_address_are_held_up_and_right_ones_are_not(client: TestClient, now: list[float]) -> None:
+def test_wrong_keys_of_one_address_are_held_up_and_right_ones_are_not(now: list[float], client: TestClient) -> None:
     assert send_wrong_keys(client, 30) == [401] * 10 + [429] * 20
     refused = client.get("/v1/jobs", headers={"Authorization": "Bearer nonsense"})
     assert (refused.status_code, refused.json()["code"]) == (429, "rate-limited")

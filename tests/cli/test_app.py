@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from typer.testing import Result
@@ -14,8 +14,10 @@ from typer.testing import Result
 from cli.commands import commands
 from cli.service import DATALENS
 from datalens_service.base import errors
+from datalens_service.cli import options
 from datalens_service.cli.failures import HELP, ExitCode, get_exit_code
 from datalens_service.cli.progress import PhaseBars
+from datalens_service.data.preparation_settings import Colour, Fit
 
 Run = Callable[..., Result]
 PAGE = " ".join(Path(__file__).parents[2].joinpath("docs", "cli.md").read_text(encoding="utf-8").split())
@@ -69,13 +71,34 @@ def test_wrong_usage_is_2_and_one_object(datalens: Run, arguments: tuple[str, ..
     assert "--help" in plain.stderr
 
 
-def test_the_entry_point_is_installed_and_light(tmp_path: Path) -> None:
+HEAVY = ("torch", "sqlalchemy", "alembic", "fastapi", "uvicorn", "httpx2", "matplotlib")
+
+
+@pytest.mark.parametrize(
+    ("words", "absent"),
+    [
+        (["--help"], (*HEAVY, "numpy", "scipy", "pydantic", "PIL")),
+        (["plan", "--data", "DATA", "--preset", "fast", "--epsilon", "1"], HEAVY),
+    ],
+)
+def test_a_command_loads_what_it_needs_alone(words: list[str], absent: tuple[str, ...], npz: Path) -> None:
+    typed = ["datalens", *(str(npz) if word == "DATA" else word for word in words)]
     code = (
-        "import sys\nfrom datalens_service.cli.app import app\n"
-        "print([m for m in ('torch', 'scipy', 'sqlalchemy', 'fastapi', 'uvicorn') if m in sys.modules])"
+        f"import sys\nsys.argv = {typed!r}\nfrom datalens_service.cli import main\n"
+        "try:\n    main()\nexcept SystemExit as ended:\n    assert not ended.code\n"
+        f"print([m for m in {absent!r} if m in sys.modules], file=sys.stderr)"
     )
     run: Callable[..., Any] = subprocess.run
-    assert run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip() == "[]"
+    assert run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stderr.strip() == "[]"
+
+
+def test_choices_that_stand_in_options_are_those_of_the_models() -> None:
+    assert get_args(options.FitName) == tuple(Fit)
+    assert get_args(options.ColourName) == tuple(Colour)
+
+
+def test_the_entry_point_is_installed(tmp_path: Path) -> None:
+    run: Callable[..., Any] = subprocess.run
     script = Path(sys.executable).with_name("datalens")
     assert run([script, "version"], check=True, capture_output=True, text=True, cwd=tmp_path).stdout.strip()
     assert run([*DATALENS, "version"], check=True, capture_output=True, text=True, cwd=tmp_path).stdout.strip()

@@ -114,7 +114,7 @@ READ_ALL = """
     import sys
     from functools import partial
     from pathlib import Path
-    from datalens_service.data import choose_decoder
+    from datalens_service.data.intake.reading import choose_decoder
     from datalens_service.data.preparation_settings import PrepareSettings
     from datalens_service.data.intake.reading_choices import AS_IT_IS, ReadingChoices
     from datalens_service.data.intake.sandbox.decode import RecordsRequest, read_records

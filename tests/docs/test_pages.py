@@ -6,7 +6,7 @@ import tomllib
 from functools import cache
 from pathlib import Path
 
-from datalens_service.base.settings import Settings
+from datalens_service.base.settings import Settings, secret_settings
 from repository import list_files
 
 ROOT = Path(__file__).parents[2]
@@ -104,7 +104,8 @@ def test_every_field_of_a_report_is_explained():
 
 def test_environment_variables_that_a_page_names_are_read():
     """Pages outlive settings that are renamed."""
-    settings = {name.upper() for name in Settings.model_fields} | CLIENT_VARIABLES
+    files = {f"{name.upper()}_FILE" for name in secret_settings()}
+    settings = {name.upper() for name in Settings.model_fields} | files | CLIENT_VARIABLES
     named = {
         str(page.relative_to(ROOT)): set(re.findall(r"\bDATALENS_([A-Z_]*[A-Z])", page.read_text())) - settings
         for page in PAGES

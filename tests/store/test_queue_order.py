@@ -4,14 +4,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, tzinfo
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from datalens_service.store.access import tenants
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.jobs.leases import Lease
-from datalens_service.store.schema.tables import JobRow
+from datalens_service.store.schema.tables import JOB_FORMAT, JobRow
 
 from .books import LEASE_SECONDS, claimed, images, later, new_dataset, new_job, read_account, running_job
 from .test_concurrency import together
@@ -52,6 +52,15 @@ def test_queues_do_not_take_from_each_other(database: Database) -> None:
     [cpu], [gpu] = waiting_jobs(database, 1, "cpu"), waiting_jobs(database, 1, "gpu")
     taken = [next_lease(database, queue) for queue in ("gpu", "gpu", "cpu")]
     assert [lease and lease.job_id for lease in taken] == [gpu, None, cpu]
+
+
+def test_workers_take_no_job_of_a_newer_format(database: Database) -> None:
+    newer, same = waiting_jobs(database, 2)
+    with database.transaction() as session:
+        session.execute(update(JobRow).where(JobRow.id == newer).values(format=JOB_FORMAT + 1))
+    taken = [next_lease(database) for _ in range(2)]
+    assert [lease and lease.job_id for lease in taken] == [same, None]
+    assert leases.claim(database, newer, "worker", LEASE_SECONDS) is None
 
 
 def test_workers_that_look_at_once_take_different_jobs(database: Database) -> None:

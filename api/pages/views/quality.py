@@ -12,7 +12,7 @@ from datalens_service.evaluation.measures import ConfusionTable
 from datalens_service.planning.expectations import expect
 from datalens_service.planning.reached import Expectation
 from datalens_service.report.verdict import Figures
-from datalens_service.spec import TrainingSpec
+from datalens_service.services.stored_requests import read_spec
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.jobs.jobs import Job
 
@@ -66,7 +66,7 @@ def quality_of_job(services: Services, visitor: Visitor, job: Job, schema: Schem
     private = bool(caveats) or any(figure.private for figure in figures)
     if private:
         visitor.note(services, "seeQuality", job.id)
-    return Quality(figures, caveats, expect(TrainingSpec.model_validate(job.spec), schema), private)
+    return Quality(figures, caveats, expect(read_spec(job), schema), private)
 
 
 def read_figures(services: Services, visitor: Visitor, job: Job) -> Figures | None:

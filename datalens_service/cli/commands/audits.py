@@ -1,8 +1,10 @@
 """`datalens audits`: attacks by a service, on its datasets and on what its jobs released."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,7 +19,9 @@ from datalens_service.cli.option_groups import Commands
 from datalens_service.cli.options import build_integer_parser, parse_number, refuse_unused
 from datalens_service.cli.service import SERVICE, Service, find_dataset, find_job
 from datalens_service.cli.specs import SpecOptions
-from datalens_service.client import AuditInfo, Client
+
+if TYPE_CHECKING:
+    from datalens_service.client import AuditInfo, Client
 
 app = Commands(help="Attacks on methods and released models, for the owner alone.", no_args_is_help=True)
 
@@ -78,8 +82,8 @@ def _add_command(name: str, call: Callable[[Client, str], AuditInfo], descriptio
         _show(audit, service)
 
 
-_add_command("show", Client.get_audit, "Show an audit and what it found.")
-_add_command("cancel", Client.cancel_audit, "Ask an audit to stop.")
+_add_command("show", lambda client, audit_id: client.get_audit(audit_id), "Show an audit and what it found.")
+_add_command("cancel", lambda client, audit_id: client.cancel_audit(audit_id), "Ask an audit to stop.")
 
 
 @app.command()

@@ -1,7 +1,9 @@
 """`datalens datasets`: upload, list and show the data sets of a service."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,10 +11,11 @@ from datalens_service.cli import options, output, review
 from datalens_service.cli.new_file import new_file
 from datalens_service.cli.option_groups import Commands
 from datalens_service.cli.options import parse_number
-from datalens_service.cli.progress import UploadBar
 from datalens_service.cli.service import SERVICE, Service, find_dataset
 from datalens_service.cli.specs import ReadingOptions, parse_class_names
-from datalens_service.client import Budget, Client, DatasetInfo, Joined, ReviewInfo
+
+if TYPE_CHECKING:
+    from datalens_service.client import Budget, Client, DatasetInfo, Joined, ReviewInfo
 
 app = Commands(help="Data sets of a service and their privacy budgets.", no_args_is_help=True)
 
@@ -55,6 +58,8 @@ def upload(
     Its class names become public with the budget: they are shown, and you are asked. Until then it waits.
     What was read otherwise than you may expect is said on stderr. It depends on the images: do not pass it on.
     """
+    from datalens_service.cli.progress import UploadBar
+
     with service.connect() as client:
         with UploadBar() as bar:
             dataset = client.upload_dataset(

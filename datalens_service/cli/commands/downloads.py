@@ -1,9 +1,11 @@
 """`datalens jobs files`, `download` and `report`: what a job has made, as files."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, cast
 
 import typer
 
@@ -12,13 +14,15 @@ from datalens_service.cli import options, output
 from datalens_service.cli.new_file import new_file
 from datalens_service.cli.options import build_integer_parser, refuse_unused
 from datalens_service.cli.service import SERVICE, Service, find_job
-from datalens_service.client import Audience, ClassifierFormat, Client, Format
+
+if TYPE_CHECKING:
+    from datalens_service.client import Audience, ClassifierFormat, Client, Format
 
 FileFormat = Literal["npz", "parquet", "imagefolder", "webdataset", "safetensors", "onnx"]
 """Formats of synthetic images, and of a classifier."""
 
 _Readers = Literal["anyone", "owner"]
-_Fetch = Callable[[Client, str, Path], Path]
+_Fetch: TypeAlias = "Callable[[Client, str, Path], Path]"
 """Writes a file of a job."""
 
 _OF_IMAGES: Final = ("synthetic_images", "per_class", "classes", "seed")
@@ -76,6 +80,8 @@ def download(
 
     Says for whom the file is.
     """
+    from datalens_service.client import Client
+
     fetch: _Fetch
     selection: dict[str, Any] = {
         "synthetic_images": synthetic_images,
@@ -92,7 +98,7 @@ def download(
     elif file_format not in _SUFFIX:
         refuse_unused(context, *_OF_IMAGES, "title", why="is about images; a classifier has none")
         name = f"{job_id}-classifier.{'zip' if bundle else file_format}"
-        form = "archive" if bundle else cast(ClassifierFormat, file_format)
+        form = "archive" if bundle else cast("ClassifierFormat", file_format)
         fetch = partial(Client.download_classifier, format=form, license=license if bundle else "other")
     elif bundle:
         name = f"{job_id}-{file_format}.zip"
@@ -137,7 +143,7 @@ def image_format(file_format: FileFormat) -> Format:
     """The format of images that an option names."""
     if file_format not in _SUFFIX:
         raise InvalidInput(f"{file_format} is a format of classifiers.")
-    return cast(Format, file_format)
+    return cast("Format", file_format)
 
 
 def _fetch_file(name: str, client: Client, job_id: str, path: Path) -> Path:

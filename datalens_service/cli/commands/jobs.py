@@ -13,15 +13,15 @@ from datalens_service.cli import options, output
 from datalens_service.cli.commands.plan import describe_expectation, describe_plan
 from datalens_service.cli.failures import ExitCode
 from datalens_service.cli.option_groups import Commands
-from datalens_service.cli.progress import PhaseBars
 from datalens_service.cli.review import accept_low_utility, confirm
 from datalens_service.cli.service import SERVICE, Service, find_dataset, find_job
 from datalens_service.cli.specs import SpecOptions
-from datalens_service.client import Client, ClientError, Job, JobHandle, PlanInfo
-from datalens_service.client.requests import Spec
+from datalens_service.client import ClientError
 from datalens_service.privacy.budget_advice import advise
 
 if TYPE_CHECKING:
+    from datalens_service.client import Client, Job, JobHandle, PlanInfo
+    from datalens_service.client.requests import Spec
     from datalens_service.spec import TrainingSpec
 
 app = Commands(help="Training jobs of a service.", no_args_is_help=True)
@@ -76,7 +76,7 @@ def _add_command(name: str, call: Callable[[Client, str], Job], description: str
         _show_job(job, service)
 
 
-_add_command("show", Client.get_job, "Show a job as it is now.")
+_add_command("show", lambda client, job_id: client.get_job(job_id), "Show a job as it is now.")
 
 
 @app.command(name="list")
@@ -116,8 +116,12 @@ def cancel(job_id: options.JobId, yes: options.Yes = False, service: Service = S
     _show_job(job, service)
 
 
-_add_command("pause", Client.pause, "Ask a job to pause; it keeps its reservation and its progress.")
-_add_command("resume", Client.resume, "Let a paused job go on.")
+_add_command(
+    "pause",
+    lambda client, job_id: client.pause(job_id),
+    "Ask a job to pause; it keeps its reservation and its progress.",
+)
+_add_command("resume", lambda client, job_id: client.resume(job_id), "Let a paused job go on.")
 
 
 def build_spec(client: Client, dataset_id: str, spec_options: SpecOptions) -> TrainingSpec:
@@ -135,6 +139,8 @@ def build_spec(client: Client, dataset_id: str, spec_options: SpecOptions) -> Tr
 
 
 def _follow(client: Client, job_id: str) -> JobHandle:
+    from datalens_service.cli.progress import PhaseBars
+
     with PhaseBars() as bars:
         for event in client.events(job_id):
             if event.phase is not None:

@@ -43,9 +43,7 @@ def plan(
     With --top-k and --noise-stddev: how many images DataLens teachers may vote on. With --data: the whole plan of a
     method or preset on that data set.
     """
-    from datalens_service.services import encoders
-
-    spec_options = SpecOptions(**vars(planned)).with_encoders(lambda path: encoders.read(path).model_dump())
+    spec_options = SpecOptions(**vars(planned)).with_encoders(_read_encoder)
     if data is None:
         allowance = _compute_allowance(spec_options, top_k, noise_stddev)
         output.show(allowance, output.format_facts(_describe_allowance(allowance)), as_json=as_json)
@@ -162,6 +160,12 @@ def _describe_allowance(allowance: VoteAllowance) -> dict[str, object]:
         "ε at plan": allowance.epsilon_at_plan,
         "δ": allowance.delta,
     }
+
+
+def _read_encoder(path: Path) -> dict[str, Any]:
+    from datalens_service.services import encoders
+
+    return encoders.read(path).model_dump()
 
 
 def _price_plan(spec_options: SpecOptions, data: Path, choices: ReadingChoices) -> PlanWithExpectation:

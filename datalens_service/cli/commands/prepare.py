@@ -14,7 +14,6 @@ from datalens_service.cli import options, output, review
 from datalens_service.cli.new_file import new_file
 from datalens_service.cli.options import parse_image_size
 from datalens_service.cli.specs import MetadataOptions, build_choices
-from datalens_service.data.preparation_settings import Colour, Fit
 
 if TYPE_CHECKING:
     from datalens_service.data.dataset import Upload
@@ -41,10 +40,10 @@ def prepare(
         ),
     ],
     fit: Annotated[
-        Fit, typer.Option(help="Resize whole images, or scale them until they cover the size and crop.")
-    ] = Fit.RESIZE,
+        options.FitName, typer.Option(help="Resize whole images, or scale them until they cover the size and crop.")
+    ] = "resize",
     colour: Annotated[
-        Colour | None, typer.Option(help="Channels of all images; left out, rgb if one is in colour.")
+        options.ColourName | None, typer.Option(help="Channels of all images; left out, rgb if one is in colour.")
     ] = None,
     window: Annotated[
         tuple[int, int] | None,
@@ -68,7 +67,7 @@ def prepare(
     """  # fmt: skip
     from datalens_service.data.intake.sandbox import sandbox
 
-    prepared = {"size": size, "fit": fit.value, "colour": colour and colour.value, "window": window, "frame": frame}
+    prepared = {"size": size, "fit": fit, "colour": colour, "window": window, "frame": frame}
     fields = vars(metadata) | {f"prepare_{name}": value for name, value in prepared.items()}
     choices = build_choices(fields).model_copy(update={"infer_units": True})
     with new_file(out, force=force) as path, tempfile.TemporaryDirectory(prefix="datalens-prepare-") as scratch:

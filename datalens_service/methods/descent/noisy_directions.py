@@ -8,7 +8,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.base.errors import InfeasiblePlan, InvalidSpec
-from datalens_service.base.parsing import Stated
+from datalens_service.base.fields import Stated
 from datalens_service.data.dataset import Schema
 from datalens_service.mechanisms import PlannedRelease, VonMisesFisherSum
 from datalens_service.mechanisms.von_mises_fisher import GRID, direction_radius

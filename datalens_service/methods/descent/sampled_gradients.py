@@ -12,7 +12,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.base.errors import InfeasiblePlan
-from datalens_service.base.parsing import Stated
+from datalens_service.base.fields import Stated
 from datalens_service.mechanisms import GradientSum, PlannedRelease
 from datalens_service.methods.base import Plan
 from datalens_service.privacy.accounting import (

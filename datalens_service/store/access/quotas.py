@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from datalens_service.base.copies import copied
@@ -20,6 +20,7 @@ from datalens_service.store.rows import get_or_refuse
 from datalens_service.store.schema.service_tables import TenantQuotaRow, TenantRow
 from datalens_service.store.schema.tables import ApiKeyRow, DatasetRow, IntakeRow, JobRow, UploadRow
 
+_REQUESTS = select(TenantQuotaRow.requests_per_minute).where(TenantQuotaRow.tenant_id == bindparam("tenant_id"))
 _UNCONFIRMED = ("validating", "review")
 
 
@@ -54,8 +55,7 @@ def read_own(database: Database, tenant_id: str) -> Quotas:
 
 def read_requests_per_minute(connection: Connection, tenant_id: str, default: int | None) -> int | None:
     """Return the one quota that every request asks for."""
-    query = select(TenantQuotaRow.requests_per_minute).where(TenantQuotaRow.tenant_id == tenant_id)
-    own = connection.scalar(query)
+    own = connection.scalar(_REQUESTS, {"tenant_id": tenant_id})
     return default if own is None else own
 
 

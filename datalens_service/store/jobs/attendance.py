@@ -6,12 +6,11 @@ alive.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from datalens_service.store.database import Database
@@ -25,6 +24,11 @@ REPORT_SECONDS: Final = 5.0
 ALIVE: Final = timedelta(seconds=30)
 """Silence after which it counts as dead: it waits for a lock of the database for five seconds at most."""
 _KEPT: Final = timedelta(days=1)
+# Statements of columns, made once: whoever follows a job that waits asks for them with every poll.
+_WORKERS: Final = select(WorkerRow.__table__).order_by(WorkerRow.id)
+_BUSY: Final = (
+    select(JobRow.queue).where(JobRow.state == JobState.RUNNING, JobRow.lease_until >= bindparam("now")).distinct()
+)
 
 
 @dataclass(frozen=True)
@@ -89,9 +93,9 @@ def read_attendance(database: Database) -> Attendance:
     """Read which workers are alive now."""
     with database.session() as session:
         now = read_database_clock(session)
-        rows = session.scalars(select(WorkerRow).order_by(WorkerRow.id)).all()
+        rows = session.execute(_WORKERS)
         workers = tuple((Worker(row.id, row.queue, row.gpu, row.trouble, row.ended), row.seen_at) for row in rows)
-        return Attendance(now, workers, frozenset(_list_busy(session, now)))
+        return Attendance(now, workers, frozenset(session.scalars(_BUSY, {"now": now})))
 
 
 def list_waiting_queues(database: Database) -> frozenset[str | None]:
@@ -99,11 +103,6 @@ def list_waiting_queues(database: Database) -> frozenset[str | None]:
     waiting = select(JobRow.queue).where(JobRow.state == JobState.QUEUED).distinct()
     with database.session() as session:
         return frozenset(session.scalars(waiting))
-
-
-def _list_busy(session: Session, now: datetime) -> Iterable[str | None]:
-    held = (JobRow.state == JobState.RUNNING, JobRow.lease_until >= now)
-    return session.scalars(select(JobRow.queue).where(*held).distinct())
 
 
 def _lives(worker: Worker, silent: timedelta) -> bool:

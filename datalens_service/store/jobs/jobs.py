@@ -50,7 +50,7 @@ from datalens_service.store.ledger import ledger, released_states
 from datalens_service.store.ledger.recovery import check_log, in_step_with_log
 from datalens_service.store.paging import StoredPage, list_page
 from datalens_service.store.rows import copy_row, get_or_refuse
-from datalens_service.store.schema.tables import DEFAULT_PRIORITY, AccountRow, DatasetRow, JobRow
+from datalens_service.store.schema.tables import DEFAULT_PRIORITY, JOB_FORMAT, AccountRow, DatasetRow, JobRow
 
 DEFAULT_MAX_ATTEMPTS = 3
 _ALL = JobFilter()
@@ -125,10 +125,12 @@ class Job:
     queue: str | None = None
     priority: int = DEFAULT_PRIORITY
     released_at: datetime | None = None
+    results_removed_at: datetime | None = None
     is_audit: bool = False
     name: str = ""
     tags: tuple[str, ...] = ()
     notes: str = ""
+    format: int = JOB_FORMAT
     lease_until: datetime | None = None
 
     def is_silent(self, now: datetime) -> bool:

@@ -25,7 +25,7 @@ from datalens_service.store.jobs.events import EventType
 from datalens_service.store.jobs.jobs import Job, JobState, end
 from datalens_service.store.jobs.queue_order import select_waiting
 from datalens_service.store.ledger import ledger
-from datalens_service.store.schema.tables import JobRow
+from datalens_service.store.schema.tables import JOB_FORMAT, JobRow
 
 WORKER_LOST = {
     "type": "worker-lost",
@@ -69,13 +69,17 @@ class Requests(NamedTuple):
 def claim(
     database: Database, job_id: str, owner: str, lease_seconds: float, *, now: datetime | None = None
 ) -> Lease | None:
-    """Take a queued job (a), or one whose lease ran out (g); None if another worker holds it, or it just ended."""
+    """Take a queued job (a), or one whose lease ran out (g).
+
+    Returns:
+        The lease; None if another worker holds the job, it just ended, or a newer version submitted it.
+    """
     with database.transaction() as session:
         _, row = ledger.lock(session, job_id)
         now = now or read_database_clock(session)
         if _ran_out(row, now):
             _requeue_or_end(session, row, EventType.LEASE_LOST)
-        if row.state != JobState.QUEUED:
+        if row.state != JobState.QUEUED or row.format > JOB_FORMAT:
             return None
         return _grant(session, row, owner, lease_seconds, now)
 

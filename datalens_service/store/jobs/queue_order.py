@@ -13,16 +13,16 @@ from typing import TypeVar
 from sqlalchemy import ColumnElement, Select, Subquery, func, or_, select, true
 from sqlalchemy.orm import aliased
 
-from datalens_service.store.schema.tables import JobRow
+from datalens_service.store.schema.tables import JOB_FORMAT, JobRow
 
 T = TypeVar("T")
 
 
 def select_waiting(query: Select[T], queue: str | None) -> Select[T]:
-    """Jobs that wait for a worker of this kind, the next one in front."""
+    """Jobs that wait for a worker of this kind and version, the next one in front."""
     running = _count_running(queue)
     waiting = query.outerjoin(running, running.c.tenant_id == JobRow.tenant_id)
-    waiting = waiting.where(JobRow.state == "queued", _is_in(JobRow, queue))
+    waiting = waiting.where(JobRow.state == "queued", JobRow.format <= JOB_FORMAT, _is_in(JobRow, queue))
     share = func.coalesce(running.c.jobs, 0)
     return waiting.order_by(JobRow.priority.desc(), share, JobRow.created_at, JobRow.id)
 

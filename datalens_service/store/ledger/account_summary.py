@@ -12,7 +12,8 @@ from sqlalchemy.orm import Session
 
 from datalens_service.base.copies import copied
 from datalens_service.base.errors import BudgetExceeded
-from datalens_service.base.parsing import PrivacyParameter, Stated
+from datalens_service.base.fields import Stated
+from datalens_service.base.parsing import PrivacyParameter
 from datalens_service.privacy import accounting
 from datalens_service.privacy.accounting import Charge
 from datalens_service.proof.hash_chain import Entry, EntryKind

@@ -24,7 +24,6 @@ _REFUSED: Final = {
     "record_fingerprints": ("UPDATE", "DELETE"),
     "aggregates": ("UPDATE",),
     "audit_entries": ("UPDATE",),
-    "tenants": ("DELETE",),
     "reservations": ("DELETE",),
 }
 _SPEND: Final = "a spend is never taken back"
@@ -89,6 +88,10 @@ def _guard_sqlite(connection: Connection) -> None:
         f"CREATE TRIGGER audit_entries_no_delete BEFORE DELETE ON audit_entries WHEN {_IS_KEPT} "
         "BEGIN SELECT RAISE(ABORT, 'audit_entries: DELETE is not allowed'); END"
     )
+    connection.exec_driver_sql(
+        "CREATE TRIGGER tenants_no_delete BEFORE DELETE ON tenants "
+        "BEGIN SELECT RAISE(ABORT, 'tenants: DELETE is not allowed'); END"
+    )
     for table, name, condition, complaint in _REFUSED_UPDATES:
         connection.exec_driver_sql(
             f"CREATE TRIGGER {table}_{name} BEFORE UPDATE ON {table} WHEN {condition} "
@@ -112,6 +115,9 @@ def _guard_postgresql(connection: Connection) -> None:
     connection.exec_driver_sql(
         "CREATE TRIGGER audit_entries_no_delete BEFORE DELETE ON audit_entries FOR EACH ROW "
         "EXECUTE FUNCTION datalens_refuse_kept()"
+    )
+    connection.exec_driver_sql(
+        f"CREATE TRIGGER tenants_no_delete BEFORE DELETE ON tenants FOR EACH ROW {refuse}"
     )
     connection.exec_driver_sql(
         f"CREATE TRIGGER audit_entries_no_truncate BEFORE TRUNCATE ON audit_entries FOR EACH STATEMENT {refuse}"

@@ -36,6 +36,8 @@ DEFAULT_TENANT = "default"
 """Tenant of everything that names no other."""
 DEFAULT_PRIORITY = 5
 """Priority of a job that names none."""
+JOB_FORMAT: Final = 1
+"""Raised, once in a release, when a worker of the version before would refuse or misread what a job now stores."""
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -92,6 +94,8 @@ class InstallationRow(Base):
     fingerprint_key: Mapped[bytes]
     checked_log_bytes: Mapped[int] = mapped_column(default=0)
     """Length of the ledger log whose data sets are known here."""
+    oldest_revision: Mapped[str] = mapped_column(String(4), server_default="0031")
+    """The oldest revision whose programs work with these tables; one that takes something away raises it."""
 
 
 class AccountRow(Base):
@@ -269,6 +273,8 @@ class JobRow(Base):
     tags: Mapped[list[str]] = mapped_column(default=list, server_default="[]")
     notes: Mapped[str] = mapped_column(Text, default="", server_default="")
     spec: Mapped[dict[str, Any]]
+    format: Mapped[int] = mapped_column(default=JOB_FORMAT, server_default="1")
+    """Format of spec and plan; a worker takes jobs of its own format and of earlier ones."""
     result: Mapped[str | None] = mapped_column(String(32))
     """Kind of the model that it makes; None for an audit."""
     price: Mapped[dict[str, Any]]

@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from datalens_service.data import choose_decoder, choose_limits, read_source
 from datalens_service.data.dataset import Schema, Split, Upload
+from datalens_service.data.intake.reading import choose_decoder, choose_limits, read_source
 from datalens_service.data.intake.reading_choices import ReadingChoices
 from datalens_service.data.intake.sandbox.exchange import Counts, FileRequest, ReadingOutcome, serve
 from datalens_service.data.intake.stored_dataset import save_dataset

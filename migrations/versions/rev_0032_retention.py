@@ -5,8 +5,8 @@ from typing import Final
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0031"
-down_revision = "0030"
+revision = "0032"
+down_revision = "0031"
 
 _KINDS: Final = ("datasets", "results", "uploads", "events", "deliveries", "journal")
 _GENESIS: Final = "0" * 64
@@ -74,7 +74,6 @@ def _guard_postgresql(connection: sa.Connection) -> None:
     for statement in (
         "audit_entries_no_delete BEFORE DELETE ON audit_entries FOR EACH ROW EXECUTE FUNCTION datalens_refuse_kept()",
         f"tenants_no_delete BEFORE DELETE ON tenants FOR EACH ROW {refuse}",
-        f"tenants_no_truncate BEFORE TRUNCATE ON tenants FOR EACH STATEMENT {refuse}",
         f"tenants_no_hidden_entries BEFORE UPDATE ON tenants FOR EACH ROW WHEN ({_HIDES}) {refuse}",
     ):
         connection.exec_driver_sql(f"CREATE TRIGGER {statement}")
