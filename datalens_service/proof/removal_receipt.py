@@ -7,8 +7,7 @@ from typing import Final, Literal
 from pydantic import Field, ValidationError
 
 from datalens_service.base.errors import LedgerCorrupt
-from datalens_service.base.fields import Finite
-from datalens_service.base.parsing import Stated
+from datalens_service.base.fields import Finite, Stated
 from datalens_service.base.signatures import PublicKey, Signature
 from datalens_service.proof.job_charges import LARGEST_UNITS
 from datalens_service.proof.job_proof import SIGNATURE, ExpectedKey, Head, name_signer

@@ -116,9 +116,7 @@ def _guard_postgresql(connection: Connection) -> None:
         "CREATE TRIGGER audit_entries_no_delete BEFORE DELETE ON audit_entries FOR EACH ROW "
         "EXECUTE FUNCTION datalens_refuse_kept()"
     )
-    connection.exec_driver_sql(
-        f"CREATE TRIGGER tenants_no_delete BEFORE DELETE ON tenants FOR EACH ROW {refuse}"
-    )
+    connection.exec_driver_sql(f"CREATE TRIGGER tenants_no_delete BEFORE DELETE ON tenants FOR EACH ROW {refuse}")
     connection.exec_driver_sql(
         f"CREATE TRIGGER audit_entries_no_truncate BEFORE TRUNCATE ON audit_entries FOR EACH STATEMENT {refuse}"
     )
