@@ -35,7 +35,7 @@ _MOST_LISTED: Final = 1000
     responses=ok(200, "The policies of the installation and of the tenant."),
 )
 def get_retention(services: ServicesDep, key: Caller) -> RetentionRead:
-    """Of each kind, the shorter time of both counts. Budgets and charges stay for ever."""
+    """The shorter time of both counts for each kind of thing. Budgets and charges stay for ever."""
     return _read_retention(services, key.tenant_id)
 
 
@@ -48,7 +48,7 @@ def get_retention(services: ServicesDep, key: Caller) -> RetentionRead:
 def set_retention(
     request: Annotated[RetentionDays, Body(openapi_examples=examples.RETENTION)], services: ServicesDep, key: Caller
 ) -> RetentionRead:
-    """What is old enough goes within a minute: ask `GET /v1/retention/preview` first, with the same days."""
+    """Things that are old enough go within a minute: ask `GET /v1/retention/preview` first, with the same days."""
     retention.change(services.database, key.tenant_id, request.policy(), actor=key.id)
     services.remover.wake()
     return _read_retention(services, key.tenant_id)
@@ -131,7 +131,7 @@ def set_quotas(
     services: ServicesDep,
     key: Caller,
 ) -> TenantRead:
-    """What it has already stays."""
+    """Everything that it has already stays."""
     quotas.change(services.database, tenant_id, request.quotas(), actor=key.id)
     return _read(services, tenants.get(services.database, tenant_id))
 

@@ -60,7 +60,7 @@ class DueRead(BaseModel):
 
 
 class DueList(BaseModel):
-    """What retention removes, soonest first."""
+    """Everything that retention removes, soonest first."""
 
     items: list[DueRead]
 

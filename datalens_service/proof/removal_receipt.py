@@ -53,8 +53,8 @@ class Removed(Finite):
     files: int = Field(ge=0, description="Files of jobs.")
 
 
-class Kept(Finite):
-    """What stays, and why."""
+class Remainder(Finite):
+    """The budgets and the journal, which stay, and why."""
 
     accounts: tuple[KeptAccount, ...]
     fingerprints: int = Field(ge=0, description="Keyed hashes of images, which nobody can turn back into images.")
@@ -64,7 +64,7 @@ class Kept(Finite):
 
 
 class RemovalReceipt(Finite):
-    """What an installation says about a tenant that it has removed."""
+    """The statement of an installation about a tenant that it has removed."""
 
     format: Literal["datalens-removal/1"] = RECEIPT_FORMAT
     product: Product
@@ -73,7 +73,7 @@ class RemovalReceipt(Finite):
     requested_at: datetime
     removed_at: datetime
     removed: Removed
-    kept: Kept
+    kept: Remainder
     signature: Signature | None = None
 
 

@@ -1,4 +1,4 @@
-"""What retention removes, and when: one list for the preview and for the removal.
+"""Lists what retention removes, and when: one list for the preview and for the removal.
 
 Things are removed one by one, each with an entry in the journal. Lines (events, deliveries, entries of the journal) go
 by whole days, all of a day with one entry.
@@ -35,8 +35,8 @@ class Due:
     Attributes:
         kind: A member of `Retention`.
         object_id: Its id; None for lines.
-        count: Of lines, how many are due at `at`; else 1.
-        at: When it goes; of lines, when the oldest one does.
+        count: Number of lines that are old enough; 1 of a thing.
+        at: Time at which it goes, or the oldest line.
         waits_for: Id of a job that has not ended and reads it; it goes once that has.
     """
 

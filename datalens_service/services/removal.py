@@ -56,7 +56,7 @@ class Remover:
         self._thread = threading.Thread(target=self._run, name="remover", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Begin to remove, turn by turn."""
         self._thread.start()
 
     def wake(self) -> None:

@@ -13,7 +13,7 @@ from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.record_files import RecordStore
 from datalens_service.store.datasets.upload_sessions import partial_files
 from datalens_service.store.disk import translated
-from datalens_service.store.removals import FileKind, Removal
+from datalens_service.store.removals import Removal, RemovalKind
 
 _log = structlog.get_logger("datalens.removal")
 _NOT_REMOVED = "Files could not be removed; look at the disk of ⟦DATALENS_DATA_DIR⟧."
@@ -25,7 +25,7 @@ def remove_noted(
     """Remove files that are noted to be removed. Repeatable.
 
     Args:
-        paths: Those of notes, as `FileKind` explains them; None removes all.
+        paths: Those of notes, as `RemovalKind` explains them; None removes all.
 
     Raises:
         StoreUnavailable: Some could not be removed; all others have been.
@@ -37,7 +37,7 @@ def remove_noted(
             _remove(artifacts, settings, removal)
             removals.forget(database, removal)
         except StoreUnavailable as error:
-            _log.error("files not removed", kind=removal.kind.value, problem=error.slug)
+            _log.error("files not removed", problem=error.slug)
             failures.append(error)
     if noted:
         artifacts.remove_copies()
@@ -47,15 +47,15 @@ def remove_noted(
 
 def _remove(artifacts: ArtifactStore, settings: Settings, removal: Removal) -> None:
     match removal.kind:
-        case FileKind.RECORDS:
+        case RemovalKind.RECORDS:
             RecordStore(settings).remove(removal.path)
-        case FileKind.JOB_FILES:
+        case RemovalKind.JOB_FILES:
             artifacts.remove_files(removal.path)
             _remove_made(settings, removal.path)
-        case FileKind.UPLOAD:
+        case RemovalKind.UPLOAD:
             with translated(_NOT_REMOVED):
                 (partial_files(settings.data_dir) / removal.path).unlink(missing_ok=True)
-        case FileKind.GENERATOR:
+        case RemovalKind.GENERATOR:
             generator_import.remove_files(settings.data_dir, removal.path)
             _remove_made(settings, removal.path)
 

@@ -121,7 +121,7 @@ class _Archive:
             self._add(name, spool, length)
 
     def close(self) -> None:
-        """Add the sums."""
+        """Add the sums of all files, as the last one."""
         sums = dict(self.sums)
         self.add_text(SUMS, "".join(f"{digest}  {name}\n" for name, digest in sorted(sums.items())))
         self.sums = sums

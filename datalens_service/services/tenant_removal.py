@@ -20,7 +20,7 @@ from datalens_service.base.errors import StateConflict
 from datalens_service.base.settings import Settings
 from datalens_service.base.source_commit import source_commit
 from datalens_service.proof.job_proof import Head
-from datalens_service.proof.removal_receipt import Kept, KeptAccount, RemovalReceipt, Removed
+from datalens_service.proof.removal_receipt import KeptAccount, Remainder, RemovalReceipt, Removed
 from datalens_service.report.document import Product
 from datalens_service.services import removal, removed_files
 from datalens_service.store.access import access_log
@@ -33,7 +33,7 @@ from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.datasets import OPEN
 from datalens_service.store.installation import signing_key
 from datalens_service.store.jobs import jobs
-from datalens_service.store.removals import FileKind, note
+from datalens_service.store.removals import RemovalKind, note
 from datalens_service.store.rows import get_or_refuse
 from datalens_service.store.schema.service_tables import (
     BrowserSessionRow,
@@ -162,7 +162,7 @@ def _remove_uploads(database: Database, settings: Settings, tenant_id: str) -> N
         removal.remove_thing(database, settings, "uploads", dataset_id, _noting(tenant_id, "uploads", dataset_id))
     for upload_id in partial:
         with database.transaction() as session:
-            note(session, FileKind.UPLOAD, upload_id)
+            note(session, RemovalKind.UPLOAD, upload_id)
         upload_sessions.remove(database, upload_id)
 
 
@@ -190,7 +190,7 @@ def _finish(database: Database, settings: Settings, tenant_id: str) -> Tenant | 
             requested_at=to_second(row.removing_since),
             removed_at=to_second(row.removed_at),
             removed=Removed.model_validate(row.receipt),
-            kept=Kept(
+            kept=Remainder(
                 accounts=accounts,
                 fingerprints=_count(
                     session, RecordFingerprintRow, RecordFingerprintRow.account_id.in_([one.id for one in accounts])

@@ -14,8 +14,8 @@ from datalens_service.store.database import Database
 from datalens_service.store.schema.service_tables import RemovalRow
 
 
-class FileKind(StrEnum):
-    """What a path of files to be removed is."""
+class RemovalKind(StrEnum):
+    """The kinds of files to be removed, and how a path names them."""
 
     RECORDS = "records"
     """The path of records, as the row of a data set has it."""
@@ -30,11 +30,11 @@ class FileKind(StrEnum):
 class Removal(NamedTuple):
     """Files to be removed."""
 
-    kind: FileKind
+    kind: RemovalKind
     path: str
 
 
-def note(session: Session, kind: FileKind, path: str) -> Removal:
+def note(session: Session, kind: RemovalKind, path: str) -> Removal:
     """Note files whose rows go in this transaction. Repeatable."""
     session.merge(RemovalRow(kind=kind, path=path))
     session.flush()
@@ -45,7 +45,7 @@ def list_noted(database: Database) -> tuple[Removal, ...]:
     """Return all that is still to be removed, oldest first."""
     query = select(RemovalRow.kind, RemovalRow.path).order_by(RemovalRow.noted_at, RemovalRow.path)
     with database.session() as session:
-        return tuple(Removal(FileKind(row.kind), row.path) for row in session.execute(query))
+        return tuple(Removal(RemovalKind(row.kind), row.path) for row in session.execute(query))
 
 
 def forget(database: Database, removal: Removal) -> None:

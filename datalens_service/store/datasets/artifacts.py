@@ -30,7 +30,7 @@ from datalens_service.store.datasets.files import Files, LocalFiles, files_at
 from datalens_service.store.disk import unavailable
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger import ledger
-from datalens_service.store.removals import FileKind
+from datalens_service.store.removals import RemovalKind
 from datalens_service.store.schema.tables import ArtifactRow, JobRow
 
 Audience = Literal["anyone", "owner"]
@@ -206,7 +206,7 @@ def forget_all(session: Session, job_id: str) -> None:
 def _forget(session: Session, job_ids: Sequence[str], *which: ColumnElement[bool]) -> None:
     for job_id in job_ids:
         session.execute(delete(ArtifactRow).where(ArtifactRow.job_id == job_id, *which))
-        removals.note(session, FileKind.JOB_FILES, job_id)
+        removals.note(session, RemovalKind.JOB_FILES, job_id)
 
 
 def _checked(name: str) -> str:

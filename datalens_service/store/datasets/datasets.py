@@ -47,7 +47,7 @@ from datalens_service.store.installation import installation_key
 from datalens_service.store.ledger import ledger
 from datalens_service.store.ledger.recovery import check_log_before_upload
 from datalens_service.store.paging import StoredPage, list_page
-from datalens_service.store.removals import FileKind
+from datalens_service.store.removals import RemovalKind
 from datalens_service.store.rows import copy_row
 from datalens_service.store.schema.tables import DEFAULT_TENANT, AccountRow, DatasetRow, JobRow, PrivacyAuditRow
 from datalens_service.store.unopened_uploads import absence
@@ -279,7 +279,7 @@ def delete(
         ledger.note_deletion(session, account, dataset_id)
         _forget_audits(session, dataset_id)
         artifacts.forget_private(session, dataset_id)
-        removals.note(session, FileKind.RECORDS, row.records_path)
+        removals.note(session, RemovalKind.RECORDS, row.records_path)
         settle(session)
         return StoredDataset.from_row(row)
 

@@ -34,7 +34,7 @@ from datalens_service.store.database_clock import read_clock, read_database_cloc
 from datalens_service.store.datasets import datasets, upload_sessions
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.ledger.account_summary import summarize_account
-from datalens_service.store.removals import FileKind
+from datalens_service.store.removals import RemovalKind
 from datalens_service.store.rows import copy_row, get_or_refuse
 from datalens_service.store.schema.tables import DatasetRow, IntakeRow, LedgerEntryRow
 
@@ -183,9 +183,9 @@ def delete(
         if row.state != DatasetState.DELETED:
             settle(session)
         if dataset is None:
-            removals.note(session, FileKind.RECORDS, dataset_id)
+            removals.note(session, RemovalKind.RECORDS, dataset_id)
         if row.upload_id is not None:
-            removals.note(session, FileKind.UPLOAD, row.upload_id)
+            removals.note(session, RemovalKind.UPLOAD, row.upload_id)
         row.state, row.report, row.form = DatasetState.DELETED, None, {}
         row.finished_at = row.finished_at or read_database_clock(session)
         return Validation.from_row(row)

@@ -19,7 +19,7 @@ from datalens_service.base.errors import NotFound
 from datalens_service.store import removals
 from datalens_service.store.database import Database
 from datalens_service.store.paging import StoredPage, list_page
-from datalens_service.store.removals import FileKind
+from datalens_service.store.removals import RemovalKind
 from datalens_service.store.rows import copy_row
 from datalens_service.store.schema.service_tables import CLASSIFIER, GENERATOR, ReleasedModelRow
 from datalens_service.store.schema.tables import JobRow
@@ -133,6 +133,6 @@ def delete_imported(
         if row.job_id is not None:
             return False
         session.delete(row)
-        removals.note(session, FileKind.GENERATOR, generator_id)
+        removals.note(session, RemovalKind.GENERATOR, generator_id)
         settle(session)
         return True
