@@ -51,6 +51,7 @@ from datalens_service.api.rest import (
     health,
     jobs,
     plans,
+    released_images,
     releases,
     uploads,
     webhooks,
@@ -62,6 +63,7 @@ from datalens_service.api.uploads.tus import TusHeaders
 from datalens_service.base import logs
 from datalens_service.base.errors import InvalidInput
 from datalens_service.base.settings import Settings
+from datalens_service.data.export.content_credentials import ContentCredentials
 from datalens_service.services import removal, tenant_removal
 from datalens_service.services.claims import parse_grants
 from datalens_service.services.ledger_check import LedgerCheck
@@ -89,6 +91,7 @@ _KEYED: Final = (
     classifiers,
     access,
     administration,
+    released_images,
     webhooks,
 )
 """Operations that need a key, all of them."""
@@ -214,7 +217,7 @@ def _open(settings: Settings, stopping: threading.Event) -> Services:
         readiness=readiness,
         artifacts=artifacts,
         dispatcher=dispatcher,
-        synthetic=SyntheticFiles(artifacts, key, settings.data_dir),
+        synthetic=SyntheticFiles(artifacts, key, settings.data_dir, ContentCredentials.from_settings(settings)),
         predictions=Predictions(settings),
         signing_key=key.public,
         limits=RequestLimits(settings),

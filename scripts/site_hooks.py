@@ -1,4 +1,4 @@
-"""Hooks of MkDocs: pages that are made when the site is built, and links that lead out of docs/.
+"""Hooks of MkDocs: pages that are made when the site is built, links that lead out of docs/, and all pages as text.
 
 README, CONTRIBUTING, CHANGELOG and results become pages of the site. A source file that some page links to becomes a
 page with its text, so that the link works on GitHub and in a site without network. The API reference is the page of
@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import posixpath
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, Final
 
-from jinja2 import Template
+from jinja2 import Environment, Template
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
@@ -37,6 +38,10 @@ PAGES: Final = {
 }
 LINK: Final = re.compile(r"(\]\()([^)#\s:]+)((?:#[^)\s]*)?\))")
 FENCE: Final = re.compile(r"(^ *(`{3,}).*?^ *\2 *$)", re.MULTILINE | re.DOTALL)
+ABOUT: Final = (
+    "Private labelled images in, synthetic images or a private classifier out, with a differential privacy guarantee "
+    "that a stranger can recompute. Each page below is Markdown; openapi.json describes the REST API."
+)
 REFERENCE: Final = ROOT / "api" / "pages" / "templates" / "reference.html.j2"
 STATIC: Final = ("swagger-ui-bundle.js", "swagger-ui.css", "reference.js", "reference.css", "mark.svg")
 
@@ -85,6 +90,41 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     if page.file.generated_by:
         return markdown
     return rebased(markdown, f"docs/{page.file.src_uri}", page.file.src_uri)
+
+
+def on_env(env: Environment, *, config: MkDocsConfig, files: Files) -> Environment:
+    """Writes the Markdown of each page beside it, and llms.txt, which lists them for programs that read text."""
+    pages = {file.src_uri: file.page for file in files.documentation_pages() if file.page is not None}
+    texts = {name: page.markdown or "" for name, page in pages.items()}
+    for name, text in {**texts, "llms.txt": list_pages(config.nav or [], pages)}.items():
+        path = Path(config.site_dir) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return env
+
+
+def list_pages(nav: list[Any], pages: Mapping[str, Page]) -> str:
+    """List the pages of the menu by section, each with its first sentence, as llmstxt.org describes."""
+    lines = ["# DataLens Service", "", f"> {ABOUT}", ""]
+    for section in nav:
+        ((title, entry),) = section.items()
+        listed = [name for name in _list_names(entry) if name in pages]
+        lines += [f"## {title}", "", *(_describe_page(name, pages[name]) for name in listed), ""] if listed else []
+    return "\n".join(lines)
+
+
+def _list_names(entry: Any) -> list[str]:
+    if isinstance(entry, str):
+        return [entry]
+    inner = entry.values() if isinstance(entry, dict) else entry
+    return [name for one in inner for name in _list_names(one)]
+
+
+def _describe_page(name: str, page: Page) -> str:
+    paragraphs = [one for one in (page.markdown or "").split("\n\n") if one[:1].isalpha()]
+    text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", " ".join(paragraphs[0].split())) if paragraphs else ""
+    sentence = re.match(r"[^:]*?\.(?= |$)", text)
+    return f"- [{page.title}]({name})" + (f": {sentence[0]}" if sentence else "")
 
 
 def rebased(markdown: str, origin: str, name: str) -> str:

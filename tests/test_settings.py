@@ -27,8 +27,11 @@ SECRETS = {
     "smtp_url": "smtps://u:canary@mail.example.org",
 }
 SENDER = {"public_url": "https://example.org", "mail_sender": "a@example.org", "mail_domains": "example.org"}
-WITHOUT_PASSWORD = {"artifact_url", "records_url", "records_key_file", "public_url", "oidc_issuer"}
-"""Settings that sound like secrets: URLs that may not hold a password, and the path of a key."""
+WITHOUT_PASSWORD = {"artifact_url", "records_url", "records_key_file", "public_url", "oidc_issuer"} | {
+    "content_credentials_certificate_file",
+    "content_credentials_key_file",
+}
+"""Settings that sound like secrets: URLs that may not hold a password, and paths of keys."""
 
 
 def test_the_defaults_need_no_other_service(tmp_path: Path) -> None:

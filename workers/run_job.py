@@ -27,7 +27,14 @@ import structlog
 
 from datalens_service.adapters.startup import check_disks, connect
 from datalens_service.base import logs
-from datalens_service.base.errors import DatalensError, NotFound, RankLost, StaleLease, StoreUnavailable
+from datalens_service.base.errors import (
+    DatalensError,
+    GpuMemoryTaken,
+    NotFound,
+    RankLost,
+    StaleLease,
+    StoreUnavailable,
+)
 from datalens_service.base.process_group import Rendezvous, join_process_group, read_rendezvous
 from datalens_service.base.progress import Phase
 from datalens_service.base.settings import Settings
@@ -122,7 +129,7 @@ def _execute(database: Database, settings: Settings, lease: Lease, stopping: thr
     except RankLost:
         log.error("rank lost, job will be resumed", job_id=lease.job_id)
         return Exit.CRASHED
-    except (ShutdownRequested, StoreUnavailable) as error:
+    except (ShutdownRequested, StoreUnavailable, GpuMemoryTaken) as error:
         log.warning("job is given back", job_id=lease.job_id, reason=type(error).__name__)
         job = leases.give_back(database, lease)
         return Exit.PAUSED if job.state == JobState.PAUSED else Exit.GIVEN_BACK

@@ -65,10 +65,10 @@ def images_picture(job_id: ObjectId, visitor: VisitorDep, services: ServicesDep,
     else:
         path = services.synthetic.get(job, dataset.schema, Selection("npz", images, seed=asked.seed)).path
     if asked.image is None:
-        picture = image_viewer.draw_page(path, dataset.schema, asked.label, asked.page)
+        picture = image_viewer.draw_page(path, dataset.schema, asked.label, asked.page, services.synthetic.credentials)
     else:
         number = asked.page * image_viewer.IMAGES_PER_PAGE + asked.image - 1
-        picture = image_viewer.draw_image(path, dataset.schema, asked.label, number)
+        picture = image_viewer.draw_image(path, dataset.schema, asked.label, number, services.synthetic.credentials)
     return Response(picture, media_type="image/png")
 
 

@@ -13,6 +13,7 @@ from datalens_service.base.fields import Integer, Strict
 from datalens_service.base.signatures import ALGORITHM, PublicKey
 from datalens_service.services.dataset_declaration import Label
 from datalens_service.store.datasets.artifacts import Artifact, Audience
+from datalens_service.store.jobs.released_images import ImageOrigin
 from datalens_service.store.jobs.released_models import StoredModel
 
 MOST_SECONDS = 3600
@@ -42,6 +43,30 @@ class ArtifactList(BaseModel):
     """All files of a job that the key may see, by name."""
 
     items: list[ArtifactRead]
+
+
+class ImageOriginRead(BaseModel):
+    """A job that made a synthetic image."""
+
+    job_id: str
+    released_at: datetime = Field(description="When its images were ready.")
+    links: ImageOriginLinks
+
+    @classmethod
+    def from_origin(cls, origin: ImageOrigin) -> Self:
+        return copied(cls, origin, links=ImageOriginLinks(job=f"/v1/jobs/{origin.job_id}"))
+
+
+class ImageOriginList(BaseModel):
+    """The jobs that made a synthetic image."""
+
+    items: list[ImageOriginRead]
+
+
+class ImageOriginLinks(BaseModel):
+    """Links of the origin of an image."""
+
+    job: Link
 
 
 class AddressRequest(Strict):

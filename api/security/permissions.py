@@ -89,6 +89,7 @@ RULES: Final[dict[str, Rule]] = {
     "listJobArtifacts": Rule(Scope.RELEASES_READ, audited=False, shows=(*_FIGURES, _LINKS)),
     "getJobArtifact": Rule(Scope.RELEASES_READ, shows=(*_FIGURES, _LINKS)),
     "createDownloadAddress": Rule(Scope.RELEASES_WRITE),
+    "listReleasedImages": Rule(Scope.RELEASES_READ, audited=False),
     "listGenerators": Rule(Scope.RELEASES_READ, audited=False),
     "getGenerator": Rule(Scope.RELEASES_READ, audited=False),
     "getGeneratorFile": Rule(Scope.RELEASES_READ),

@@ -170,3 +170,7 @@ class WorkerUnavailable(DatalensError, slug="worker-unavailable", title="No work
 
 class RankLost(WorkerUnavailable):
     """A process that shares the teachers of this job is gone; the job has not ended and can be resumed."""
+
+
+class GpuMemoryTaken(WorkerUnavailable):
+    """Another program has the memory of the GPU; the job has not ended and can be resumed."""

@@ -133,6 +133,15 @@ class Settings(BaseSettings):
     commit: str | None = Field(
         default=None, pattern=r"^([0-9a-f]{7,64})?$", description="Commit of the source, for reports."
     )
+    content_credentials_certificate_file: Path | None = Field(
+        default=None,
+        description="PEM file with the operator's certificate for Content Credentials (C2PA), its chain behind it, "
+        "where files are handed out and where jobs run; None signs none. Needs content_credentials_key_file and the "
+        "extra c2pa.",
+    )
+    content_credentials_key_file: Path | None = Field(
+        default=None, description="PEM file with the private key of that certificate: a secret."
+    )
     inception_weights: Path | None = Field(
         default=None,
         description="Weights of ImageNet Inception as torch-fidelity publishes them, on every worker; None downloads "
@@ -268,6 +277,13 @@ class Settings(BaseSettings):
             )
         if bool(self.records_url) != (self.records_key_file is not None):
             raise ValueError(speak("⟦DATALENS_RECORDS_URL⟧ and ⟦DATALENS_RECORDS_KEY_FILE⟧ go together."))
+        if (self.content_credentials_certificate_file is None) != (self.content_credentials_key_file is None):
+            raise ValueError(
+                speak(
+                    "⟦DATALENS_CONTENT_CREDENTIALS_CERTIFICATE_FILE⟧ and ⟦DATALENS_CONTENT_CREDENTIALS_KEY_FILE⟧ go "
+                    "together."
+                )
+            )
         return self
 
     @model_validator(mode="after")

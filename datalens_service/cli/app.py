@@ -92,7 +92,14 @@ app.command()(predict.individual_epsilon)
 app.command()(prepare.prepare)
 app.command()(audit.audit)
 app.command()(verify.verify)
-for command in (downloads.files, downloads.download, downloads.report, downloads.push):
+for command in (
+    downloads.files,
+    downloads.download,
+    downloads.report,
+    downloads.evidence,
+    downloads.registry,
+    downloads.push,
+):
     jobs.app.command()(command)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(audits.app, name="audits")

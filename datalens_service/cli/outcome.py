@@ -73,6 +73,8 @@ def _describe_files(outcome: TrainingSummary) -> dict[str, object]:
         "sample grid": ("samples.png",),
         "report (for you)": ("report.html", "report.json"),
         "report (to share)": ("report-releasable.html", "report-releasable.json"),
+        "evidence (for you)": ("evidence.html",),
+        "evidence (to share)": ("evidence-releasable.html", "registry.yaml"),
         "generator": ("generator.safetensors",),
         "classifier": ("classifier.safetensors", "classifier.onnx"),
         "proof of ε (to share)": ("privacy.json",),

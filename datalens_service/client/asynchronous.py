@@ -115,6 +115,7 @@ class AsyncClient(_Threads):
     events = _iterated(Client.events)
     report = _awaited(Client.report)
     files = _awaited(Client.files)
+    find_images = _awaited(Client.find_images)
     download = _awaited(Client.download)
     download_bundle = _awaited(Client.download_bundle)
     download_file = _awaited(Client.download_file)

@@ -13,7 +13,7 @@ from pydantic import PrivateAttr, ValidationError
 from datalens_service.client import requests
 from datalens_service.client.earlier_names import accept_earlier_names
 from datalens_service.client.errors import ServiceUnreachable
-from datalens_service.client.models import Event, FileInfo, FileList, Job, PlanInfo
+from datalens_service.client.models import Event, FileInfo, FileList, ImageOrigin, ImageOriginList, Job, PlanInfo
 from datalens_service.client.requests import Audience, Format, Spec
 from datalens_service.client.responses import parse_object
 from datalens_service.client.retry_policy import RetryPolicy
@@ -219,6 +219,15 @@ class JobOperations:
     def download_report(self, job_id: str, path: Path, *, audience: Audience = "owner") -> Path:
         """The same as one HTML file."""
         return self._transport.save(f"/v1/jobs/{job_id}/report", {"audience": audience, "format": "html"}, path)
+
+    def find_images(self, pixel_hash: str) -> tuple[ImageOrigin, ...]:
+        """Return the jobs that packed a synthetic image, oldest first; that there is none proves nothing.
+
+        Args:
+            pixel_hash: 64 hexadecimal digits, as `datalens_service.data.export.pixel_hashes.hash_pixels` makes them.
+        """
+        url_path = f"/v1/released-images?pixel_hash={pixel_hash}"
+        return self._transport.send("GET", url_path, ImageOriginList).items
 
     def files(self, job_id: str) -> tuple[FileInfo, ...]:
         """The files of a job that the key may see, each with its audience."""

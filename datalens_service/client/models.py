@@ -55,6 +55,19 @@ class ImageSchema(ResponseModel):
     preparation: dict[str, Any] | None = None
 
 
+class ImageOrigin(ResponseModel):
+    """A job that made a synthetic image."""
+
+    job_id: str
+    released_at: datetime
+
+
+class ImageOriginList(ResponseModel):
+    """The jobs that made a synthetic image."""
+
+    items: tuple[ImageOrigin, ...]
+
+
 class Joined(ResponseModel):
     """The account that an upload joined, because records of it were known. For the owner of the data alone."""
 

@@ -28,6 +28,7 @@ from datalens_service.base.errors import InvalidInput, RankLost, StateConflict
 from datalens_service.base.process_group import SINGLE_PROCESS, ProcessGroup
 from datalens_service.base.settings import EmbeddedSettings, Settings
 from datalens_service.data.dataset import Split, Upload
+from datalens_service.data.export.content_credentials import ContentCredentials
 from datalens_service.data.intake.stored_dataset import load_dataset, save_dataset
 from datalens_service.jobs.execute import execute
 from datalens_service.jobs.job_watch import ShutdownRequested
@@ -178,7 +179,8 @@ class EmbeddedRun:
         count = TrainingSpec.model_validate(job.spec).synthetic_images
         card = paths["card.json"].read_text(encoding="utf-8")
         if self._parquet_cards.get(job.id) != card:
-            write_prefix(paths[PACKED_IMAGES], dataset.schema, json.loads(card), count, "parquet", parquet)
+            credentials = ContentCredentials.from_settings(self.settings)
+            write_prefix(paths[PACKED_IMAGES], dataset.schema, json.loads(card), count, "parquet", parquet, credentials)
             parquet.chmod(self.released_mode)
             self._parquet_cards[job.id] = card
         return parquet

@@ -4,7 +4,6 @@ train ──▶ package ──▶ model is ready ──▶ evaluate ──▶ st
 """
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +17,7 @@ from datalens_service.base.checkpoint import Checkpoints
 from datalens_service.base.errors import (
     CheckpointMismatch,
     FileDamaged,
+    GpuMemoryTaken,
     JobStopped,
     RankLost,
     StaleLease,
@@ -25,14 +25,17 @@ from datalens_service.base.errors import (
     StoreUnavailable,
     WorkerUnavailable,
 )
+from datalens_service.base.gpu import explain_old_driver
 from datalens_service.base.settings import Settings
 from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.data.export.content_credentials import ContentCredentials
+from datalens_service.data.export.pixel_hashes import PIXEL_HASHES, parse_hashes
 from datalens_service.data.intake.stored_dataset import load_dataset
 from datalens_service.evaluation.evaluate import NOTHING, PENDING, Evaluation
 from datalens_service.jobs.build_report import build_job_report, build_proof
 from datalens_service.jobs.failures import check_disk, describe_problem
 from datalens_service.jobs.job_watch import JobWatch, ShutdownRequested
-from datalens_service.jobs.memory import enough_memory
+from datalens_service.jobs.memory import enough_gpu_memory, enough_memory
 from datalens_service.jobs.packaging import package, restate
 from datalens_service.jobs.private_folder import PrivateFolder
 from datalens_service.jobs.ranks import ONE_RANK, Ranks, SharedWork
@@ -49,7 +52,7 @@ from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.datasets.record_files import RecordStore
 from datalens_service.store.installation import signing_key
-from datalens_service.store.jobs import jobs, leases
+from datalens_service.store.jobs import jobs, leases, released_images
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.account import JobAccount
@@ -95,6 +98,7 @@ def execute(
         StoreUnavailable: The job has not ended and can be resumed.
         ShutdownRequested: The same.
         RankLost: The same.
+        GpuMemoryTaken: The same.
     """
     private = PrivateFolder(settings.data_dir, lease)
     private.open()
@@ -113,7 +117,7 @@ def _attempt(task: _Task) -> tuple[JobState, dict[str, Any] | None]:
     try:
         work = _attack if jobs.get(task.database, task.lease.job_id).is_audit else _work
         work(task)
-    except (StaleLease, StoreUnavailable, ShutdownRequested, RankLost):
+    except (StaleLease, StoreUnavailable, ShutdownRequested, RankLost, GpuMemoryTaken):
         raise
     except JobStopped:
         return JobState.CANCELLED, None
@@ -130,7 +134,7 @@ def _work(task: _Task) -> None:
     spec = TrainingSpec.model_validate(job.spec)
     device = training_device(choose_device(spec.device, task.settings.device))
     needed = expect_memory(spec.method, datasets.get(task.database, job.dataset_id).schema)
-    with enough_memory(needed) if device == "cpu" else nullcontext():
+    with enough_memory(needed) if device == "cpu" else enough_gpu_memory(needed, device):
         _make_model(task, job, spec, device)
 
 
@@ -139,7 +143,8 @@ def _make_model(task: _Task, job: Job, spec: TrainingSpec, device: str) -> None:
     stored, records, dataset = _open_records(task, job.dataset_id)
     checkpoints = Checkpoints(private.checkpoint, spec.digest())
     account = JobAccount(database, lease.job_id, lease.token)
-    previews = SamplePreviews(task.artifacts, lease)
+    credentials = ContentCredentials.from_settings(settings)
+    previews = SamplePreviews(task.artifacts, lease, credentials=credentials)
     plan = _release_plan(database, job, spec, dataset.schema)
     public = _public(database, spec.public_data, job)
     images = (
@@ -161,8 +166,9 @@ def _make_model(task: _Task, job: Job, spec: TrainingSpec, device: str) -> None:
         begin = partial(run, spec, dataset, account=account, plan=plan, observe=task.observe, previews=previews)
         result = _run(partial(begin, checkpoints=checkpoints, options=options, public=images), checkpoints)
     result = _named(result, public)
-    writer = _ReleaseWriter(task, result, spec.synthetic_images)
+    writer = _ReleaseWriter(task, result, spec.synthetic_images, credentials)
     writer.store(package, PENDING if spec.evaluation.enabled else NOTHING)
+    writer.record_images()
     leases.mark_released(database, lease, result.model.result)
     if spec.evaluation.enabled:
         context = EvaluationContext(database, settings, lease, private.path, device)
@@ -185,14 +191,23 @@ class _ReleaseWriter(NamedTuple):
     task: _Task
     result: Result
     num_images: int
+    credentials: ContentCredentials | None
 
     def store(self, write: Callable[..., None], evaluation: Evaluation) -> None:
         """Report and proof as the ledger stands now, and the files that `write` makes of them."""
         database, lease, folder = self.task.database, self.task.lease, self.task.private.path
         report = build_job_report(database, self.task.settings, lease.job_id, self.result, evaluation)
         proof, key, files = build_proof(database, lease.job_id, report), signing_key(database), self.result.extras.files
-        contents = ReleaseContents(folder, self.result.model, report, proof, key, self.num_images, files)
+        contents = ReleaseContents(
+            folder, self.result.model, report, proof, key, self.num_images, files, self.credentials
+        )
         write(self.task.artifacts, lease, contents, self.task.observe)
+
+    def record_images(self) -> None:
+        """Note the hashes of the synthetic images that were packed, by which they are found again."""
+        hashes = self.task.private.path / PIXEL_HASHES
+        if hashes.exists():
+            released_images.record(self.task.database, self.task.lease, parse_hashes(hashes.read_text()))
 
 
 def _run(begin: Callable[[], Result], checkpoints: Checkpoints) -> Result:
@@ -271,5 +286,6 @@ def training_device(device: str) -> str:
     if torch.cuda.is_available():
         return "cuda" if device == "auto" else device
     if device != "auto":
-        raise WorkerUnavailable(f"{device} is wanted, and this worker has no GPU that torch can use.")
+        why = explain_old_driver() or ""
+        raise WorkerUnavailable(f"{device} is wanted, and this worker has no GPU that torch can use. {why}".rstrip())
     return "cpu"

@@ -24,7 +24,9 @@ from datalens_service.jobs.release_files import (
 from datalens_service.proof.job_proof import ACCOUNT_FILE, PROOF_FILE, JobProof, Proof
 from datalens_service.report.build import owner_view, releasable_view
 from datalens_service.report.card import card
+from datalens_service.report.evidence import evidence_page
 from datalens_service.report.html import page
+from datalens_service.report.registry import registry_entry
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.training import Observer
@@ -82,6 +84,9 @@ def _stated(contents: ReleaseContents) -> list[JobFile]:
         JobFile("report-releasable.json", "application/json", True, lambda _tell: _json(releasable)),
         JobFile("report-releasable.html", "text/html", True, lambda _tell: page(releasable, pictures).encode()),
         JobFile(ACCOUNT_FILE, "application/json", False, lambda _tell: _signed(key, proof)),
+        JobFile("evidence-releasable.html", "text/html", True, lambda _tell: evidence_page(releasable).encode()),
+        JobFile("registry.yaml", "application/yaml", True, lambda _tell: registry_entry(releasable).encode()),
+        JobFile("evidence.html", "text/html", False, lambda _tell: evidence_page(owners).encode()),
         JobFile("report.json", "application/json", False, lambda _tell: _json(owners)),
         JobFile("report.html", "text/html", False, lambda _tell: page(owners, pictures).encode()),
     ]

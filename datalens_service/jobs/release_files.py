@@ -16,8 +16,15 @@ import numpy as np
 from datalens_service.base.progress import Tell
 from datalens_service.base.signatures import SigningKey
 from datalens_service.data.export import WRITERS, WrittenImages, sample_grid
+from datalens_service.data.export.content_credentials import (
+    MANIFEST_SUFFIX,
+    MANIFEST_TYPE,
+    ContentCredentials,
+    is_model,
+)
 from datalens_service.data.export.model_card import model_card
-from datalens_service.data.export.png import encode_png, encode_public_png
+from datalens_service.data.export.pixel_hashes import PIXEL_HASHES, list_hashes
+from datalens_service.data.export.png import choose_encoder
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.released import ReleasedFile, ReleasedModel
 from datalens_service.proof.job_proof import AccountProof
@@ -57,6 +64,7 @@ class ReleaseContents(NamedTuple):
         proof: Proof of the job's cost, with the journal of the account; others get the part about the job.
         key: Key of the installation, which signs proofs and reports.
         extras: Files and figures that the run released beside the model.
+        credentials: Signs images and models in the name of the operator; None if there is no certificate.
     """
 
     folder: Path
@@ -66,15 +74,20 @@ class ReleaseContents(NamedTuple):
     key: SigningKey
     num_images: int
     extras: tuple[ReleasedFile, ...] = ()
+    credentials: ContentCredentials | None = None
 
 
 def released_files(contents: ReleaseContents) -> list[JobFile]:
     """Return the released files: what is drawn from the model, and the model itself."""
     model_files = [_written(contents.folder, file) for file in (*contents.model.files(), *contents.extras)]
+    if contents.credentials is not None:
+        sign = partial(_manifest, contents.folder, contents.credentials)
+        model_files += [sign(file.name) for file in contents.model.files() if is_model(file.name)]
     if not isinstance(generator := contents.model, Generator):
         return [*model_files, *_carded(contents)]
-    samples = JobFile(SAMPLES, "image/png", True, lambda _tell: sample_picture(generator))
-    return [*model_files, _packed(contents, generator), samples]
+    samples = JobFile(SAMPLES, "image/png", True, lambda _tell: sample_picture(generator, contents.credentials))
+    hashes = [] if generator.verbatim else [_hashes(contents.folder)]
+    return [*model_files, _packed(contents, generator), samples, *hashes]
 
 
 def files_with_card(contents: ReleaseContents) -> list[JobFile]:
@@ -89,11 +102,11 @@ def report_pictures(contents: ReleaseContents) -> Pictures | None:
     return draw_pictures(model, contents.num_images) if isinstance(model, Generator) else None
 
 
-def sample_picture(generator: Generator) -> bytes:
+def sample_picture(generator: Generator, credentials: ContentCredentials | None = None) -> bytes:
     """PNG with ten images of each of the first fifty classes."""
     labels = np.repeat(np.arange(min(generator.schema.num_classes, _GRID_CLASSES)), _GRID_COLUMNS)
     images, _ = generator.sample(len(labels), labels=labels)
-    encode = encode_public_png if generator.verbatim else encode_png
+    encode = choose_encoder(generator.verbatim, credentials)
     return sample_grid(images, labels, generator.schema, _GRID_COLUMNS, encode)
 
 
@@ -106,9 +119,27 @@ def _written(folder: Path, file: ReleasedFile) -> JobFile:
     return JobFile(file.name, file.media_type, True, make)
 
 
+def _manifest(folder: Path, credentials: ContentCredentials, name: str) -> JobFile:
+    """Sign a file of the model, which was written before."""
+    return JobFile(name + MANIFEST_SUFFIX, MANIFEST_TYPE, True, lambda _tell: credentials.sign_model(folder / name))
+
+
 def _packed(contents: ReleaseContents, generator: Generator) -> JobFile:
     make = partial(_pack_images, contents, generator)
     return JobFile(PACKED_IMAGES, "application/octet-stream", True, make, _DRAWING_LENGTH)
+
+
+def _hashes(folder: Path) -> JobFile:
+    """The hashes of the packed images, which were drawn before."""
+
+    def make(_tell: Tell) -> Path:
+        with np.load(folder / PACKED_IMAGES, allow_pickle=False) as packed:
+            images = packed["train_images"]
+        path = folder / PIXEL_HASHES
+        path.write_text(list_hashes(images.reshape(*images.shape[:3], -1)))
+        return path
+
+    return JobFile(PIXEL_HASHES, "text/plain", True, make)
 
 
 def _pack_images(contents: ReleaseContents, generator: Generator, tell: Tell) -> Path:
@@ -140,9 +171,16 @@ class SamplePreviews:
         seconds: Least time between two grids; drawing one that takes long is done less often.
     """
 
-    def __init__(self, artifacts: ArtifactStore, lease: Lease, seconds: float = 10.0) -> None:
+    def __init__(
+        self,
+        artifacts: ArtifactStore,
+        lease: Lease,
+        seconds: float = 10.0,
+        credentials: ContentCredentials | None = None,
+    ) -> None:
         self._artifacts = artifacts
         self._lease = lease
+        self._credentials = credentials
         self._seconds = seconds
         self._next = time.monotonic() + seconds
         self._shown = max((_number(file.name) for file in artifacts.list_artifacts(lease.job_id)), default=0)
@@ -156,7 +194,7 @@ class SamplePreviews:
         if not isinstance(model, Generator):
             return
         began = time.monotonic()
-        picture = sample_picture(model)
+        picture = sample_picture(model, self._credentials)
         self._put(SAMPLES, picture)
         self._shown += 1
         if self._shown & (self._shown - 1) == 0:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from datalens_service.data.dataset import Images, Labels
-from datalens_service.data.export.png import encode_png, encode_public_png
+from datalens_service.data.export.png import choose_encoder
 from datalens_service.models.generators.generator import Generator
 from datalens_service.report.drawing import WIDTH, Element, canvas, picture, text, xml
 
@@ -142,7 +142,7 @@ def _strip(
     svg: Element, pictures: Pictures, images: Images, left: float, top: float, size: tuple[float, float]
 ) -> None:
     """Add images side by side, each a PNG with a note that it is synthetic or public."""
-    encode = encode_public_png if pictures.public else encode_png
+    encode = choose_encoder(pictures.public)
     for place, image in enumerate(images):
         source = "data:image/png;base64," + base64.b64encode(encode(image)).decode("ascii")
         picture(svg, source, left + place * (size[1] + _GAP), top, size[1], size[0])

@@ -15,15 +15,17 @@ from typing import Final
 from datalens_service.base.errors import InvalidInput, NotFound
 from datalens_service.base.signatures import SigningKey
 from datalens_service.data.dataset import Schema
+from datalens_service.data.export.content_credentials import MANIFEST_SUFFIX, ContentCredentials, CredentialFiles
 from datalens_service.data.export.model_card import write_model_archive
 from datalens_service.data.export.pages import DrawnImages
+from datalens_service.data.export.pixel_hashes import PIXEL_HASHES
 from datalens_service.data.export.release_archive import write_bundle
 from datalens_service.methods.descent.iterates import ITERATES_FILE
 from datalens_service.proof.job_proof import PROOF_FILE
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.subprocesses.child_program import Places, run_program
-from datalens_service.subprocesses.sampling import PACKED_IMAGES
+from datalens_service.subprocesses.sampling import HASHES_SUFFIX, PACKED_IMAGES
 
 GENERATOR: Final = "generator.safetensors"
 CARD: Final = "card.json"
@@ -35,7 +37,7 @@ _KEPT_FILES: Final = 64
 _SECONDS: Final = 1800
 
 
-_PARTS: Final = (PACKED_IMAGES, GENERATOR, CARD)
+_PARTS: Final = (PACKED_IMAGES, GENERATOR, GENERATOR + MANIFEST_SUFFIX, CARD, PIXEL_HASHES)
 _KEY_LENGTH: Final = 16
 
 
@@ -127,10 +129,15 @@ class ImageRequest:
 
 @dataclass(frozen=True)
 class SyntheticFile:
-    """A file ready to be sent."""
+    """A file ready to be sent.
+
+    Attributes:
+        hashes: File with the hashes of its synthetic images; None if it has none, or they are not known.
+    """
 
     path: Path
     sha256: str
+    hashes: Path | None = None
 
 
 class SyntheticFiles:
@@ -138,11 +145,15 @@ class SyntheticFiles:
 
     Args:
         data_dir: Made files go to its folder `cache`; the 64 newest are kept.
+        credentials: Signs images in the name of the operator; None if there is no certificate.
     """
 
-    def __init__(self, artifacts: ArtifactStore, key: SigningKey, data_dir: Path) -> None:
+    def __init__(
+        self, artifacts: ArtifactStore, key: SigningKey, data_dir: Path, credentials: ContentCredentials | None = None
+    ) -> None:
         self._artifacts = artifacts
         self._key = key
+        self.credentials: Final = credentials
         self._folder = data_dir.absolute() / "cache"
         self._places = Places()
 
@@ -158,7 +169,9 @@ class SyntheticFiles:
         from_stock = selection.seed is None and n <= packed and not labels
         if from_stock and n == packed and selection.format == "npz":
             whole = self._artifacts.releasable(job.id, PACKED_IMAGES)
-            return SyntheticFile(whole.path, whole.sha256)
+            listed = {file.name: file for file in self._artifacts.list_artifacts(job.id)}
+            hashes = listed.get(PIXEL_HASHES)
+            return SyntheticFile(whole.path, whole.sha256, None if hashes is None else hashes.path)
         generator, card = (self._artifacts.releasable(job.id, name) for name in (GENERATOR, CARD))
         stock = self._artifacts.releasable(job.id, PACKED_IMAGES).path if from_stock else None
         request = ImageRequest(generator.path, card.path, n, selection.format, selection.seed or 0, labels, stock)
@@ -177,9 +190,10 @@ class SyntheticFiles:
 
     def _kept_images(self, origin: str, request: ImageRequest, card_digest: str) -> SyntheticFile:
         source = request.seed if request.packed is None else "packed"
-        made_from = f"{source}{request.labels}{card_digest}"
+        files = None if self.credentials is None else self.credentials.files
+        made_from = f"{source}{request.labels}{card_digest}{_digest(files)}"
         named = hashlib.sha256(made_from.encode()).hexdigest()[:_KEY_LENGTH]
-        return self._kept(f"{origin}-{request.n}-{named}", request.format, lambda out: make_file(request, out))
+        return self._kept(f"{origin}-{request.n}-{named}", request.format, lambda out: make_file(request, out, files))
 
     def bundle(self, job: Job, schema: Schema, request: BundleRequest) -> SyntheticFile:
         """The same with everything a data set needs to be published, as a zip.
@@ -205,7 +219,7 @@ class SyntheticFiles:
                 drawn=drawn,
                 name=request.title or f"Synthetic images {job.id}",
                 spdx=request.licence,
-                further=self._released(job.id),
+                further={**self._released(job.id), **_read_hashes(images)},
                 key=self._key,
             )
 
@@ -250,8 +264,11 @@ class SyntheticFiles:
             return self._find(key, format) or self._create(key, format, make)
 
     def _find(self, key: str, format: str) -> SyntheticFile | None:
-        paths = self._folder.glob(f"{key}-*.{format}")
-        return next((SyntheticFile(path, path.stem.rpartition("-")[2]) for path in paths), None)
+        path = next(self._folder.glob(f"{key}-*.{format}"), None)
+        if path is None:
+            return None
+        hashes = _locate_hashes(path)
+        return SyntheticFile(path, path.stem.rpartition("-")[2], hashes if hashes.exists() else None)
 
     def _create(self, key: str, format: str, make: Callable[[Path], None]) -> SyntheticFile:
         with tempfile.TemporaryDirectory(prefix=".making-", dir=self._folder) as folder:
@@ -259,18 +276,37 @@ class SyntheticFiles:
             make(made)
             with made.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
-            path = made.replace(self._folder / f"{key}-{digest}.{format}")
+            path = self._folder / f"{key}-{digest}.{format}"
+            beside = _locate_hashes(made)
+            hashes = beside.replace(_locate_hashes(path)) if beside.exists() else None
+            made.replace(path)
         self._remove_oldest()
-        return SyntheticFile(path, digest)
+        return SyntheticFile(path, digest, hashes)
 
     def _remove_oldest(self) -> None:
-        files = sorted(self._folder.glob("[jg]*_*"), key=lambda path: path.stat().st_mtime)
-        for path in files[:-_KEPT_FILES]:
+        made = [path for path in self._folder.glob("[jg]*_*") if path.suffix != HASHES_SUFFIX]
+        for path in sorted(made, key=lambda path: path.stat().st_mtime)[:-_KEPT_FILES]:
             path.unlink(missing_ok=True)
+            _locate_hashes(path).unlink(missing_ok=True)
 
 
-def make_file(request: ImageRequest, out: Path) -> None:
-    """Draw or take images in a process of its own.
+def _locate_hashes(path: Path) -> Path:
+    """Return the place of the hashes of a file's images, beside it."""
+    return path.with_name(path.name + HASHES_SUFFIX)
+
+
+def _read_hashes(images: SyntheticFile) -> dict[str, bytes]:
+    """Return the file of an archive with the hashes of its images, by its name; nothing where they are not known."""
+    return {} if images.hashes is None else {PIXEL_HASHES: images.hashes.read_bytes()}
+
+
+def _digest(files: CredentialFiles | None) -> str:
+    """Return a name of the certificate, as images that another one signs are other files."""
+    return "" if files is None else hashlib.sha256(files.certificate.read_bytes()).hexdigest()
+
+
+def make_file(request: ImageRequest, out: Path, signing: CredentialFiles | None = None) -> None:
+    """Draw or take images in a process of its own, which signs them with these files.
 
     Raises:
         WorkerUnavailable: It lacks something, was killed or took too long.
@@ -278,5 +314,6 @@ def make_file(request: ImageRequest, out: Path) -> None:
     """
     classes = ",".join(map(str, request.labels))
     drawn = (request.generator, request.card, request.n, classes, request.format, request.seed, out)
-    packed = () if request.packed is None else (request.packed,)
-    run_program("datalens_service.subprocesses.sampling", *drawn, *packed, seconds=_SECONDS)
+    run_program(
+        "datalens_service.subprocesses.sampling", *drawn, request.packed or "", *(signing or ("", "")), seconds=_SECONDS
+    )

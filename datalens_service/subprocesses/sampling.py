@@ -3,9 +3,10 @@
 Both are post-processing: free, however often. Drawing may need torch, and many images take time, so the API
 does it in a process of its own:
 
-    python -m datalens_service.subprocesses.sampling GENERATOR CARD N CLASSES FORMAT SEED OUT [PACKED]
+    python -m datalens_service.subprocesses.sampling GENERATOR CARD N CLASSES FORMAT SEED OUT PACKED CERTIFICATE KEY
 
-CLASSES are the labels to draw in turn, separated by commas; all of them if it is empty.
+CLASSES are the labels to draw in turn, separated by commas; all of them if it is empty. PACKED is empty to draw, and
+CERTIFICATE and KEY, of the operator, are empty to sign nothing.
 """
 
 import json
@@ -17,11 +18,16 @@ from typing import Any, Final
 import numpy as np
 
 from datalens_service.base.errors import InvalidInput
-from datalens_service.data.dataset import Schema
+from datalens_service.data.dataset import Images, Schema
 from datalens_service.data.export import WRITERS, Writer, WrittenImages
+from datalens_service.data.export.content_credentials import ContentCredentials, CredentialFiles
+from datalens_service.data.export.pixel_hashes import list_hashes
+from datalens_service.data.export.writer import is_verbatim
 from datalens_service.models.generators.generator import Generator
 from datalens_service.subprocesses.child_program import end_with, say_what_is_missing
 
+HASHES_SUFFIX: Final = ".hashes"
+"""Ending of a file with the hashes of the synthetic images in the file whose name stands before it."""
 PACKED_IMAGES: Final = "synthetic.npz"
 """File of a job with the images that it has drawn already."""
 
@@ -34,8 +40,9 @@ def write_synthetic(
     seed: int,
     out_path: Path,
     classes: Sequence[int] = (),
-) -> None:
-    """Draw images and write them; `classes` take turns, all of them if none is named.
+    credentials: ContentCredentials | None = None,
+) -> Images:
+    """Draw images, write them and return them; `classes` take turns, all of them if none is named.
 
     Raises:
         WorkerUnavailable: The generator needs torch, and it is not installed.
@@ -47,11 +54,20 @@ def write_synthetic(
         wanted = np.resize(np.array(classes, dtype=np.int64), n) if classes else None
         images, labels = generator.sample(n, labels=wanted, seed=seed)
     soft = generator.soft_labels(n, labels=wanted, seed=seed)
-    writer.write(out_path, WrittenImages(images, labels, generator.schema, card, soft))
+    writer.write(out_path, WrittenImages(images, labels, generator.schema, card, soft, credentials))
+    return images
 
 
-def write_prefix(packed_path: Path, schema: Schema, card: dict[str, Any], n: int, format: str, out_path: Path) -> None:
-    """Write the first images of an NPZ that a job has packed."""
+def write_prefix(
+    packed_path: Path,
+    schema: Schema,
+    card: dict[str, Any],
+    n: int,
+    format: str,
+    out_path: Path,
+    credentials: ContentCredentials | None = None,
+) -> Images:
+    """Write the first images of an NPZ that a job has packed, and return them."""
     writer = _find_writer(format)
     with np.load(packed_path, allow_pickle=False) as packed:
         images, labels, soft = packed["train_images"], packed["train_labels"], packed.get("label_probabilities")
@@ -60,7 +76,9 @@ def write_prefix(packed_path: Path, schema: Schema, card: dict[str, Any], n: int
     shape = (-1, schema.height, schema.width, schema.channels)
     classes = labels[:n].astype(np.int64).reshape(-1)
     soft = None if soft is None else soft[:n]
-    writer.write(out_path, WrittenImages(images[:n].reshape(shape), classes, schema, card, soft))
+    first: Images = images[:n].reshape(shape)
+    writer.write(out_path, WrittenImages(first, classes, schema, card, soft, credentials))
+    return first
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,13 +86,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return end_with(_write, arguments)
 
 
-def _write(generator: str, card: str, n: str, classes: str, format: str, seed: str, out: str, packed: str = "") -> None:
+def _write(
+    generator: str,
+    card: str,
+    n: str,
+    classes: str,
+    format: str,
+    seed: str,
+    out: str,
+    packed: str = "",
+    certificate: str = "",
+    key: str = "",
+) -> None:
     stated = json.loads(Path(card).read_text())
+    credentials = ContentCredentials(CredentialFiles(Path(certificate), Path(key))) if certificate else None
     if packed:
-        write_prefix(Path(packed), Generator.load(Path(generator)).schema, stated, int(n), format, Path(out))
+        schema = Generator.load(Path(generator)).schema
+        written = write_prefix(Path(packed), schema, stated, int(n), format, Path(out), credentials)
     else:
         labels = [int(label) for label in classes.split(",") if label]
-        write_synthetic(Path(generator), stated, int(n), format, int(seed), Path(out), labels)
+        written = write_synthetic(Path(generator), stated, int(n), format, int(seed), Path(out), labels, credentials)
+    if not is_verbatim(stated):
+        Path(out + HASHES_SUFFIX).write_text(list_hashes(written))
 
 
 def _find_writer(format: str) -> Writer:

@@ -224,7 +224,7 @@ def test_who_wants_the_same_at_once_waits_for_one_file(
 ) -> None:
     together, made = threading.Barrier(8), list[Path]()
 
-    def make(_request: object, out: Path) -> None:
+    def make(_request: object, out: Path, _signing: object) -> None:
         made.append(out)
         # Long enough for all others to ask.
         time.sleep(1)
@@ -296,5 +296,5 @@ def test_only_the_newest_files_are_kept(
     monkeypatch.setattr(synthetic_files, "_KEPT_FILES", 2)
     for n in (1, 2, 3):
         client.get(f"/v1/jobs/{job_id}/synthetic", params={"synthetic_images": n, "format": "npz"})
-    kept = sorted(path.name.split("-")[1] for path in (services.settings.data_dir / "cache").iterdir())
-    assert kept == ["2", "3"]
+    kept = sorted((path.name.split("-")[1], path.suffix) for path in (services.settings.data_dir / "cache").iterdir())
+    assert kept == [("2", ".hashes"), ("2", ".npz"), ("3", ".hashes"), ("3", ".npz")]

@@ -47,9 +47,9 @@ def given(operation: dict[str, Any]) -> dict[str, Any]:
     return {"json": next(iter(media["examples"].values()))["value"]}
 
 
-def call(client: TestClient, name: str, ids: dict[str, str]) -> Any:
+def call(client: TestClient, name: str, ids: dict[str, str], params: dict[str, str] | None = None) -> Any:
     method, path, operation = OPERATIONS[name]
-    return client.request(method, path.format_map({**WITHIN, **ids}), **given(operation))
+    return client.request(method, path.format_map({**WITHIN, **ids}), params=params, **given(operation))
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_lists_and_counts_hold_nothing_of_another_tenant(stranger: TestClient, h
     listing = [name for name in OPERATIONS if name not in NAMED and OPERATIONS[name][0] == "get"]
     assert len(listing) >= 7
     for name in listing:
-        reply = call(stranger, name, {})
+        reply = call(stranger, name, {}, params={"pixel_hash": "0" * 64} if name == "listReleasedImages" else None)
         assert reply.status_code == (403 if RULES[name].cross_tenant else 200), name
         assert not any(identifier in reply.text for identifier in house.values()), name
     assert stranger.get("/v1/usage").json()["datasets"] == 0

@@ -45,6 +45,19 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_programs_find_every_page_as_markdown(site: Path) -> None:
+    listed = (site / "llms.txt").read_text()
+    links = re.findall(r"^- \[[^]]+\]\(([^)]+\.md)\)", listed, re.MULTILINE)
+    assert {"overview.md", "privacy.md", "mechanisms/wall.md", "glossary.md", "problems.md"} <= set(links)
+    assert len(links) == len(set(links))
+    for name in links:
+        assert (site / name).read_text().strip(), name
+    pages = {str(path.relative_to(site).with_suffix(".md")) for path in site.rglob("*.html")}
+    unlisted = pages - set(links) - {"404.md", "reference.md", "examples/privacy-report.md"}
+    assert {name for name in unlisted if not name.startswith("source/")} == set()
+    assert "](" not in listed.replace("- [", "").split("\n> ")[1].split("\n")[0]
+
+
 class Quiet(SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         """Not into the output of the tests."""

@@ -18,6 +18,7 @@ from disks import small_disk
 
 from .load import load
 from .restored import failover, restored_backup
+from .rolling import rolling_upgrade
 from .served import LONG, Figures, ask, read, read_books, served, submit, summarize
 from .stressed import behind_pgbouncer, locked_table, many_records, silent_receiver
 from .upgrade import upgrade
@@ -188,6 +189,7 @@ FAULTS: dict[str, Callable[[Path], Figures]] = {
     "wrong clocks": wrong_clocks,
     "job that kills its processes": job_that_kills_its_processes,
     "upgrade": upgrade,
+    "rolling upgrade": rolling_upgrade,
     "restored backup": restored_backup,
     "failover": failover,
     "large upload": large_upload,

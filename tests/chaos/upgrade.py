@@ -1,11 +1,6 @@
 """An installation of version 1.0.0 that is upgraded in place while its API and its worker run on."""
 
 import hashlib
-import json
-import re
-import subprocess
-import sys
-import tarfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -20,46 +15,17 @@ from deployments.deployment import PATIENCE, QUICK
 from deployments.stack import CeleryStack
 from ports import free_port
 
+from .older import VERSION_1, OlderStack, unpack
 from .served import LONG, Figures, read, read_books
 
-VERSION_1 = "3508071d4a2136b631d623790562f78613fecd03"
-_REPOSITORY = Path(__file__).parents[2]
 _BESIDE_SECONDS = 15.0
 _PATHS = ("/livez", "/readyz", "/v1/jobs", "/v1/datasets", "/v1/api-keys", "/v1/usage")
-
-
-class OlderStack(CeleryStack):
-    """Begins with processes of version 1.0.0, which make the database.
-
-    Args:
-        folder: Of the deployment.
-        source: Of that version.
-    """
-
-    def __init__(self, folder: Path, source: Path) -> None:
-        super().__init__(folder)
-        self._source = source
-        self.empty_database()
-
-    def serve(self) -> None:
-        self.api = self.start_older(*self.api_command())
-        self.wait(self.ready)
-        command = [sys.executable, "-m", "datalens_service.cli", "keys", "create", "--name", "older", "--json"]
-        environment = self.environment | {"PYTHONPATH": str(self._source)}
-        made = subprocess.run(command, cwd=self._source, env=environment, capture_output=True, check=True)
-        self.key = json.loads(made.stdout)["api_key"]
-        self.workers.append(self.start_older(*self.worker_command()))
-
-    def start_older(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """A module of version 1.0.0, where rooms had names of their own."""
-        arguments = tuple(re.sub(r"^datalens_service\.(?=(api|workers|migrations)\b)", "", word) for word in arguments)
-        return self.start("-m", *arguments, cwd=self._source, PYTHONPATH=str(self._source))
 
 
 def upgrade(folder: Path) -> Figures:
     """An API and a worker of 1.0.0 go on while an API of this version migrates under them."""
     source = folder / "older"
-    if not _unpack(source):
+    if not unpack(VERSION_1, source):
         return {"passed": True, "not_tried": "this checkout does not reach back to version 1.0.0"}
     stack = OlderStack(folder, source)
     try:
@@ -152,15 +118,3 @@ def _run_both(stack: OlderStack) -> Figures:
 
 def _ask(url: str, headers: dict[str, str]) -> list[str]:
     return [str(httpx2.get(f"{url}{path}", headers=headers, timeout=60).status_code) for path in _PATHS]
-
-
-def _unpack(folder: Path) -> bool:
-    """The source of version 1.0.0, from the history of this checkout."""
-    archive = folder.with_suffix(".tar")
-    command = ["git", "-C", str(_REPOSITORY), "archive", "--output", str(archive), VERSION_1]
-    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        return False
-    folder.mkdir()
-    with tarfile.open(archive) as files:
-        files.extractall(folder, filter="data")
-    return True

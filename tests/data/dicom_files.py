@@ -3,6 +3,7 @@
 import io
 from typing import Any
 
+import pydicom
 from numpy.typing import NDArray
 from pydicom.dataset import FileDataset, FileMetaDataset
 from pydicom.uid import UID, ExplicitVRLittleEndian, SecondaryCaptureImageStorage, generate_uid
@@ -22,6 +23,13 @@ def dicom(pixels: NDArray[Any], **attributes: Any) -> bytes:
     if pixels.ndim == 3 and not colour:
         file.NumberOfFrames = len(pixels)
     file.PixelData = pixels.tobytes()
+    return _written(file, attributes)
+
+
+def packed_dicom(pixels: NDArray[Any], syntax: UID, **attributes: Any) -> bytes:
+    """The same, compressed by the encoder of a package that scanners' software uses, too."""
+    file = pydicom.dcmread(io.BytesIO(dicom(pixels)))
+    file.compress(syntax)
     return _written(file, attributes)
 
 

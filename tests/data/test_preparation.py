@@ -8,18 +8,23 @@ import pytest
 from PIL import Image
 from pydantic import ValidationError
 from pydicom.data import get_testdata_file
+from pydicom.pixels.decoders.base import get_decoder
+from pydicom.uid import UID, JPEG2000Lossless, JPEGLSLossless
 
 from datalens_service.base.errors import InvalidDataset
 from datalens_service.data.image_sizes import parse_size
 from datalens_service.data.intake.preparation.arrays import convert_pixels
 from datalens_service.data.intake.preparation.dicom import read_patient
 from datalens_service.data.intake.preparation.pictures import prepare_picture
+from datalens_service.data.intake.reading_choices import ReadingChoices
+from datalens_service.data.intake.sandbox.sandbox import Confinement, decode
 from datalens_service.data.intake.untrusted.images import Picture
 from datalens_service.data.intake.untrusted.limits import PREPARE_LIMITS, Limits
 from datalens_service.data.notices import NoticeCode, Notices
 from datalens_service.data.preparation_settings import Colour, Fit, PrepareSettings
 
-from .dicom_files import dicom
+from .builders import write_zip
+from .dicom_files import dicom, packed_dicom
 
 RAMP = np.arange(64, dtype=np.int16).reshape(8, 8)
 
@@ -134,6 +139,44 @@ def test_files_of_real_scanners_are_read(name: str, window: tuple[int, int] | No
     assert pixels.shape == (64, 64, 3 if name.startswith("SC_rgb") else 1)
     assert pixels.max() - pixels.min() > 100
     assert (NoticeCode.WINDOW_APPLIED in changes) == (not name.startswith("SC"))
+
+
+@pytest.mark.parametrize("syntax", [JPEGLSLossless, JPEG2000Lossless], ids=["JPEG-LS", "JPEG 2000"])
+def test_what_scanners_pack_without_loss_is_read_as_if_it_were_not_packed(syntax: UID) -> None:
+    rng = np.random.default_rng(3)
+    for pixels in (rng.integers(0, 4096, (64, 96), dtype=np.uint16), rng.integers(0, 256, (64, 96), dtype=np.uint8)):
+        packed = packed_dicom(pixels, syntax)
+        assert packed != dicom(pixels)
+        window = (0, 4095) if pixels.dtype == np.uint16 else None
+        np.testing.assert_array_equal(prepare(packed, window, 30).pixels, prepare(dicom(pixels), window, 30).pixels)
+
+
+def test_a_packed_file_is_decoded_in_the_confined_process(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    files = {
+        f"{name}/{number}.dcm": packed_dicom(rng.integers(0, 256, (64, 64), dtype=np.uint8), syntax)
+        for name, syntax in (("ls", JPEGLSLossless), ("j2k", JPEG2000Lossless))
+        for number in range(3)
+    }
+    write_zip(tmp_path / "upload.zip", files)
+    choices = ReadingChoices(preparation=PrepareSettings(width=16, height=16), ignore_groups=True)
+    (tmp_path / "scratch").mkdir()
+    outcome = decode(tmp_path / "upload.zip", tmp_path / "scratch", Confinement(4 * 2**30, 480), choices)
+    assert outcome.counts.for_owner().train == 6
+
+
+def test_without_the_decoder_the_file_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = packed_dicom(np.zeros((8, 8), dtype=np.uint8), JPEGLSLossless)
+    monkeypatch.setattr(type(get_decoder(JPEGLSLossless)), "is_available", False)
+    with pytest.raises(InvalidDataset, match=r"JPEG-LS .* datalens-service\[dicom\]"):
+        prepare(packed)
+
+
+def test_a_damaged_packed_file_is_refused() -> None:
+    packed = packed_dicom(np.arange(400, dtype=np.uint16).reshape(20, 20), JPEGLSLossless)
+    for length in (len(packed) - 60, len(packed) // 2):
+        with pytest.raises(InvalidDataset):
+            prepare(packed[:length], (0, 400))
 
 
 def test_the_patient_is_read_and_nobody_is_refused() -> None:

@@ -24,14 +24,17 @@ SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 
 NOT_RUN = {
     r"docker ": "needs a Docker engine",
-    r"kubectl ": "needs a Kubernetes cluster",
+    r"kubectl ": "needs a Kubernetes cluster; tests/workers/test_kubernetes_files.py renders, and makes secrets",
+    r"sudo ": "changes the machine; tests/test_systemd_units.py has systemd read the units",
+    r"scripts/pin-images": "asks registries of images; tests/test_pinned_images.py",
     r"sbatch |srun |apptainer ": "needs a cluster with Slurm",
     r"torchrun ": "trains for hours on several GPUs or machines; tests/cli/test_ranks.py trains over ranks",
     r"pip install |uv pip compile |\.venv/bin/pre-commit install": "asks a package index, and changes the environment",
+    r"datalens verify (image\.png|generator\.safetensors)": "needs an image of a release; tests/proof/test_marks.py",
     r"npx ": "downloads a program from npm",
     r"hf auth login|datalens jobs push \S+ --repository ": "needs an account at Hugging Face; test_hub.py pushes",
     r"python -m benchmarks": "measures for minutes to days; tests/test_benchmarks.py",
-    r"scripts/(test( --fast)?|check)$|\.ci/(matrix|stranger)$|\.venv/bin/python -m pytest ": "is what runs these tests",
+    r"scripts/(test( --fast)?|check)$|\.ci/(matrix|stranger|run)$|\.venv/bin/python -m pytest ": "runs these tests",
     r"scripts/(inventory|docs)\b": "run by .ci/run; by tests/browser/test_site.py",
     r"scripts/(soak|chaos|schemathesis|privacy-gate)\b": "looks for rare events for minutes to days",
     r"(\.venv/bin/)?python -m datalens_service\.api\.documents$": "changes files; tests compare them with its output",
@@ -41,6 +44,7 @@ NOT_RUN = {
     r"datalens (COMMAND --help|--install-completion)$": "stands for all commands; changes the reader's shell",
     r"datalens audits submit$": "names the command, which then asks for a data set or a job",
     r"python -m datalens_service\.workers\.(run_job|process)\b": "what workers start; tests/workers, tests/contract",
+    r"scripts/version\.py$": "tells the version of a checkout; tests/test_version.py",
     r"celery (inspect|control)$": "named because it does not work",
 }
 """Commands that no test can type, and why. Their syntax and their options are checked."""

@@ -1,8 +1,11 @@
 """What a wheel has: one package, a version of its own, and a description whose links lead somewhere."""
 
 import ast
+import os
 import re
+import shutil
 import subprocess
+import sys
 import zipfile
 from email import message_from_bytes
 from email.message import Message
@@ -62,6 +65,26 @@ def test_a_source_distribution_makes_the_same_wheel(
     [built] = tmp_path.glob("*.whl")
     with zipfile.ZipFile(built) as archive:
         assert {name: archive.read(name) for name in archive.namelist()} == packed
+
+
+def test_an_image_is_built_of_files_that_make_the_same_wheel(packed: dict[str, bytes], tmp_path: Path) -> None:
+    _, stage = (ROOT / "Dockerfile").read_text().split(" AS wheel\n")
+    copied = re.findall(r"^COPY ([\w./ -]+?) \S+$", stage.split("\nFROM ")[0], flags=re.MULTILINE)
+    sent = re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text(), flags=re.MULTILINE)
+    names = {"pyproject.toml", *(name for names in copied for name in names.split())}
+    assert {"api", "CHANGELOG.md"} <= names <= set(sent)
+    for name in list_files():
+        if name in names or name.split("/")[0] in names:
+            (tmp_path / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, tmp_path / "source" / name)
+    for link in (path for path in (ROOT / "datalens_service").iterdir() if path.is_symlink()):
+        (tmp_path / "source" / "datalens_service" / link.name).symlink_to(link.readlink())
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
+    environment = os.environ | {"BUILD_VERSION": "7.0.0.dev1-gabc"}
+    subprocess.run(build, cwd=tmp_path / "source", env=environment, check=True, capture_output=True)
+    with zipfile.ZipFile(tmp_path / "datalens_service-7.0.0.dev1+gabc-py3-none-any.whl") as archive:
+        modules = {name: archive.read(name) for name in archive.namelist() if ".dist-info/" not in name}
+    assert modules == {name: content for name, content in packed.items() if ".dist-info/" not in name}
 
 
 def test_the_description_has_no_link_that_leads_nowhere(metadata: Message) -> None:

@@ -36,8 +36,11 @@ RELEASABLE = {
     "privacy.json",
     "report-releasable.json",
     "report-releasable.html",
+    "evidence-releasable.html",
+    "registry.yaml",
+    "pixel-hashes.txt",
 }
-PRIVATE = {"report.json", "report.html", "account-proof.json"}
+PRIVATE = {"report.json", "report.html", "evidence.html", "account-proof.json"}
 
 
 def private_files(local: Deployment) -> list[Path]:

@@ -35,8 +35,11 @@ from datalens_service.training import run as train
 from deployments.deployment import MOMENTS, QUICK, Deployment, lamps
 from tests.models.toy_models import Brightness, MeanImage
 
-STATED = {"card.json", "privacy.json", "report-releasable.json", "report-releasable.html", "README.md"}
-PRIVATE = {"report.json", "report.html", "account-proof.json"}
+STATED = {"card.json", "privacy.json", "report-releasable.json", "report-releasable.html", "README.md"} | {
+    "evidence-releasable.html",
+    "registry.yaml",
+}
+PRIVATE = {"report.json", "report.html", "evidence.html", "account-proof.json"}
 
 
 @pytest.fixture
@@ -135,7 +138,7 @@ def test_a_classifier_is_counted_on_a_set_that_was_set_aside(
 
 def test_few_grids_stay_however_often_they_are_drawn(local: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     pictures = iter(bytes([number]) for number in range(1, 100))
-    monkeypatch.setattr(release_files, "sample_picture", lambda _generator: next(pictures))
+    monkeypatch.setattr(release_files, "sample_picture", lambda *_: next(pictures))
     lease = local.claim(local.submit(MOMENTS))
     artifacts, generator = local.artifacts, MagicMock(spec=Generator)
     for shows in (5, 6):

@@ -133,10 +133,14 @@ def test_less_stays_in_memory_while_less_is_free(monkeypatch: pytest.MonkeyPatch
 
 def test_a_graphics_processor_keeps_its_tensors_to_itself(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tensor_store, "available_bytes", lambda device: 2**33)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=2**34))
     cuda = torch.device("cuda")
     assert tensor_store.spill_to_file(0.001, [(2**31,)], cuda) is None
-    with pytest.raises(InvalidSpec, match=r"need 25\.0 GiB of memory of the GPU and 8\.0 GiB .*dense"):
+    with pytest.raises(InvalidSpec, match=r"need 25\.0 GiB of memory of the GPU and 16\.0 GiB .*dense"):
         tensor_store.spill_to_file(8.0, [(25 * 2**28,)], cuda)
+    # Of what fits, another program may have the room: the job tells.
+    with pytest.raises(MemoryError):
+        tensor_store.spill_to_file(8.0, [(2**31 + 1,)], cuda)
 
 
 def test_this_machine_has_memory():

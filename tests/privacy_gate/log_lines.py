@@ -60,7 +60,7 @@ _OF_SUPERVISORS: Final[Mapping[str, Mapping[str, str]]] = {
     "messages cannot be received, jobs are still taken": OUTLINE,
     "worker cannot start": {"problem": _WORDS, "detail": _SENTENCES},
     "parent process is gone, supervisor stops": {"parent": _NUMBER},
-    "database or disk unavailable, no job is started": {"detail": _SENTENCES},
+    "database, disk or GPU unavailable, no job is started": {"detail": _SENTENCES},
     "worker cannot note that it is alive": OUTLINE,
     "no job is started, trying again": OUTLINE,
     "job is no longer supervised": OUTLINE,

@@ -179,3 +179,17 @@ def test_image_of_the_api_has_no_torch() -> None:
     assert "torch" in everything
     assert {"fastapi", "psycopg", "celery", "s3fs"} <= small < everything
     assert not [name for name in small if name.startswith(("torch", "nvidia", "triton"))]
+
+
+def test_images_of_workers_have_all_that_a_job_may_ask_for() -> None:
+    """But for demonstrations, publishing and development, which no job needs."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    lines = re.findall(r"python requirements\.py (worker .*?) >", DOCKERFILE)
+    assert len(lines) == 2
+    assert all(set(line.split()) == set(extras) - {"demo", "hub", "mlflow", "dev"} for line in lines)
+
+
+@pytest.mark.parametrize("name", ["worker", "worker-gpu"])
+def test_workers_have_a_folder_for_weights(services: dict[str, Any], name: str) -> None:
+    assert "${WEIGHTS_FOLDER:-./weights}:/weights:ro" in services[name]["volumes"]
+    assert "DATALENS_INCEPTION_WEIGHTS=/weights/" in (ROOT / "docs" / "deploy.md").read_text()

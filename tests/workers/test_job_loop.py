@@ -18,10 +18,14 @@ import structlog
 
 from datalens_service.base.clock import utc_now
 from datalens_service.base.errors import InsufficientStorage, StoreUnavailable, WorkerUnavailable
+from datalens_service.base.gpu import GpuMemory
 from datalens_service.base.settings import Settings
+from datalens_service.jobs import memory
 from datalens_service.jobs.failures import Exit
+from datalens_service.services.waiting import explain_job
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import leases
+from datalens_service.store.jobs.attendance import read_attendance
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.workers.process import health, job_loop, job_process, recover_jobs
@@ -162,8 +166,56 @@ def test_worker_without_room_leaves_the_job_to_others(
         local.wait(lambda: len(looked) > 2)
     assert looked[1] - looked[0] >= 0.5
     assert looked[2] - looked[1] >= 1
-    assert sum(line["event"].startswith("database or disk") for line in logged) <= 1
+    assert sum(line["event"].startswith("database, disk") for line in logged) <= 1
     assert (local.job(job).state, local.job(job).lease_token, forks.started) == (JobState.QUEUED, 0, [])
+
+
+@pytest.fixture
+def gpu(forks: Forks, local: Deployment, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A worker with a GPU of 80 GiB, in place of NVML's: bytes that are free there, of which the last are in force."""
+    forks.has_gpu = True
+    free = [80 * 2**30]
+    monkeypatch.setattr(memory, "read_gpu_memory", lambda _: GpuMemory(80 * 2**30, free[-1]))
+    monkeypatch.setattr(job_loop, "explain_old_driver", lambda: None)
+    return free
+
+
+def test_a_job_waits_while_another_program_has_the_gpu_and_says_so(
+    local: Deployment, forks: Forks, start: Callable[..., JobLoop], gpu: list[int]
+) -> None:
+    gpu.append(2**20)
+    job = local.submit(MOMENTS)
+    start()
+    local.wait(lambda: any(worker.trouble for worker, _ in read_attendance(local.database).workers))
+    assert (local.job(job).state, local.job(job).lease_token, forks.started) == (JobState.QUEUED, 0, [])
+    reason = explain_job(local.job(job), {}, read_attendance(local.database))
+    # Of other programs nothing but that there are some.
+    assert reason == f"No worker can start a job: {memory.TAKEN}"
+    gpu.append(80 * 2**30)
+    local.wait(lambda: forks.started == [job.id])
+    local.wait(lambda: not any(worker.trouble for worker, _ in read_attendance(local.database).workers))
+
+
+def test_a_job_for_a_processor_does_not_wait_for_a_gpu(
+    local: Deployment, forks: Forks, start: Callable[..., JobLoop], gpu: list[int]
+) -> None:
+    gpu.append(0)
+    job = local.submit({**MOMENTS, "device": "cpu"})
+    start()
+    local.wait(lambda: forks.started == [job.id])
+
+
+def test_a_worker_with_an_old_driver_takes_no_job_and_says_so(
+    local: Deployment, forks: Forks, start: Callable[..., JobLoop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_loop, "explain_old_driver", lambda: "The NVIDIA driver 535.1 is too old.")
+    job = local.submit(MOMENTS)
+    with structlog.testing.capture_logs() as logged:
+        start()
+        local.wait(lambda: any(line["event"] == "no job process can start" for line in logged))
+    [(worker, _)] = read_attendance(local.database).workers
+    assert worker.trouble == "The NVIDIA driver 535.1 is too old."
+    assert (local.job(job).state, forks.started) == (JobState.QUEUED, [])
 
 
 def test_loop_turns_while_the_database_is_away_and_goes_on_when_it_is_back(

@@ -18,8 +18,10 @@ import structlog
 
 from datalens_service.adapters.startup import check_disks
 from datalens_service.base import logs
-from datalens_service.base.errors import StoreUnavailable, WorkerUnavailable
+from datalens_service.base.errors import GpuMemoryTaken, StoreUnavailable, WorkerUnavailable
+from datalens_service.base.gpu import explain_old_driver
 from datalens_service.base.settings import Settings
+from datalens_service.jobs.memory import check_gpu_memory
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import attendance, leases
@@ -68,7 +70,8 @@ class JobLoop:
         self._pause = _SHORTEST_PAUSE
         self._paused_until = 0.0
         self._complaint = "", 0.0
-        self._trouble = explain_missing_package()
+        self._old_driver = None if settings.device == "cpu" else explain_old_driver()
+        self._trouble = explain_missing_package() or self._old_driver
         self._told: tuple[Worker, float] | None = None
 
     def wake(self) -> None:
@@ -123,7 +126,7 @@ class JobLoop:
         """Log what keeps jobs from being started: when it begins, and now and then while it lasts."""
         said, moment = self._complaint
         if detail != said or time.monotonic() - moment >= _LONGEST_PAUSE:
-            log.error("database or disk unavailable, no job is started", detail=detail)
+            log.error("database, disk or GPU unavailable, no job is started", detail=detail)
             self._complaint = detail, time.monotonic()
 
     def _forget_ended(self) -> None:
@@ -149,6 +152,8 @@ class JobLoop:
         if not self._has_data or time.monotonic() < self._paused_until:
             return False
         try:
+            if self._old_driver is not None:
+                raise WorkerUnavailable(self._old_driver)
             ready = self._server.ready()
         except WorkerUnavailable as error:
             log.error("no job process can start", detail=error.detail)
@@ -167,11 +172,26 @@ class JobLoop:
             self._note(ended_well=False)
             raise
 
+    def _has_gpu_memory(self, job_id: str) -> bool:
+        """Return True unless another program has the memory that the next job needs: it waits, and is not claimed."""
+        if self._settings.device == "cpu" or not self._server.has_gpu:
+            return True
+        try:
+            check_gpu_memory(self._database, job_id, self._settings.device, self._settings.ranks)
+        except GpuMemoryTaken as error:
+            self._trouble = error.text
+            self._complain(error.text)
+            self._note(ended_well=False)
+            return False
+        return True
+
     def _start_jobs(self, threads: ThreadPoolExecutor) -> None:
         if not self._can_start():
             return
-        while self.free_slots() > 0 and leases.next_queued(self._database, 1, self._queue):
+        while self.free_slots() > 0 and (waiting := leases.next_queued(self._database, 1, self._queue)):
             self._check_disks()
+            if not self._has_gpu_memory(waiting[0]):
+                return
             seconds = self._settings.lease_seconds
             lease = leases.claim_next(self._database, self._owner, seconds, queue=self._queue)
             if lease is None:

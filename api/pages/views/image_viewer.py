@@ -11,7 +11,9 @@ import numpy as np
 from datalens_service.base.errors import InvalidInput
 from datalens_service.data.dataset import Images, Schema
 from datalens_service.data.export import sample_grid
+from datalens_service.data.export.content_credentials import ContentCredentials
 from datalens_service.data.export.png import choose_encoder
+from datalens_service.data.export.writer import is_verbatim
 
 COLUMNS: Final = 10
 IMAGES_PER_PAGE: Final = COLUMNS * COLUMNS
@@ -31,7 +33,9 @@ def count_drawn(schema: Schema) -> int:
     return IMAGES_PER_PAGE * schema.num_classes
 
 
-def draw_page(path: Path, schema: Schema, label: int, page: int) -> bytes:
+def draw_page(
+    path: Path, schema: Schema, label: int, page: int, credentials: ContentCredentials | None = None
+) -> bytes:
     """PNG with the images number 100·page and following of a class.
 
     Args:
@@ -41,13 +45,15 @@ def draw_page(path: Path, schema: Schema, label: int, page: int) -> bytes:
         InvalidInput: There is no such class.
     """
     shown = _of_class(path, schema, label)[page * IMAGES_PER_PAGE : (page + 1) * IMAGES_PER_PAGE]
-    encode = _encoder(path)
+    encode = _encoder(path, credentials)
     # A row of the picture stands where a class does in a grid of samples.
     lines = schema.model_copy(update={"class_names": tuple(map(str, range(COLUMNS)))})
     return sample_grid(shown, np.arange(len(shown), dtype=np.int64) // COLUMNS, lines, COLUMNS, encode)
 
 
-def draw_image(path: Path, schema: Schema, label: int, number: int) -> bytes:
+def draw_image(
+    path: Path, schema: Schema, label: int, number: int, credentials: ContentCredentials | None = None
+) -> bytes:
     """PNG with one image of a class, enlarged by a whole factor.
 
     Raises:
@@ -57,13 +63,13 @@ def draw_image(path: Path, schema: Schema, label: int, number: int) -> bytes:
     if not 0 <= number < len(images):
         raise InvalidInput("The class has no such image.")
     factor = max(1, _LARGE_SIDE // max(schema.height, schema.width))
-    return _encoder(path)(images[number].repeat(factor, axis=0).repeat(factor, axis=1))
+    return _encoder(path, credentials)(images[number].repeat(factor, axis=0).repeat(factor, axis=1))
 
 
-def _encoder(path: Path) -> Callable[[Images], bytes]:
+def _encoder(path: Path, credentials: ContentCredentials | None) -> Callable[[Images], bytes]:
     """Makes a PNG that says what packed images are."""
     with np.load(path, allow_pickle=False) as stock:
-        return choose_encoder(json.loads(str(stock["provenance"])))
+        return choose_encoder(is_verbatim(json.loads(str(stock["provenance"]))), credentials)
 
 
 def _of_class(path: Path, schema: Schema, label: int) -> Images:

@@ -139,6 +139,44 @@ def report(
     _show_file(place, readers, service)
 
 
+def evidence(
+    job_id: options.JobId,
+    releasable: Annotated[bool, typer.Option("--releasable", help="Leave out figures for the owner alone.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="HTML file to write; left out, named after the job.", dir_okay=False)
+    ] = None,
+    force: options.Force = False,
+    service: Service = SERVICE,
+) -> None:
+    """Write what EDPB, CJEU, ISO, HIPAA and NIST ask of who signs a release, with the answers of the job, as HTML.
+
+    A browser prints it as PDF.
+    """
+    name = "evidence-releasable.html" if releasable else "evidence.html"
+    _save_file(job_id, name, out or Path(f"{job_id}-evidence.html"), service, force=force)
+
+
+def registry(
+    job_id: options.JobId,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="YAML file to write; left out, named after the job.", dir_okay=False)
+    ] = None,
+    force: options.Force = False,
+    service: Service = SERVICE,
+) -> None:
+    """Write the job as a draft for the public registry of deployments of differential privacy, as YAML."""
+    _save_file(job_id, "registry.yaml", out or Path(f"{job_id}-registry.yaml"), service, force=force)
+
+
+def _save_file(job_id: str, name: str, place: Path, service: Service, *, force: bool) -> None:
+    """Save one file of a job, unreadable to others if it is for the owner."""
+    with new_file(place, force=force) as path, service.connect() as client:
+        job_id = find_job(client, job_id)
+        readers = {item.name: item.audience for item in client.files(job_id)}.get(name, "owner")
+        _keep_private(client.download_file(job_id, name, path), readers)
+    _show_file(place, readers, service)
+
+
 def image_format(file_format: FileFormat) -> Format:
     """The format of images that an option names."""
     if file_format not in _SUFFIX:

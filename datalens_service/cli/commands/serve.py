@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from datalens_service.base.settings import Settings
     from datalens_service.cli.api_server import ApiServer
 
-_STOP_SECONDS: Final = 60.0
+STOP_SECONDS: Final = 60.0
 """Longer than the supervisor waits for a job to give itself back."""
 
 _BACKLOG: Final = 2048
@@ -205,7 +205,7 @@ class _Supervisor:
         """End it, once running jobs are back in the queue. A further Ctrl-C ends it at once."""
         self.ask_to_end()
         try:
-            self._child.wait(_STOP_SECONDS)
+            self._child.wait(STOP_SECONDS)
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
             self._child.kill()
             self._child.wait()

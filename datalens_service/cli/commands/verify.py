@@ -1,25 +1,35 @@
-"""`datalens verify`: recompute the ε of a job from its proof alone."""
+"""`datalens verify`: recompute the ε of a job from its proof alone, or look for marks of synthetic images."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.text import Text
 
-from datalens_service.cli import options, output
 from datalens_service.cli.failures import ExitCode
+from datalens_service.cli.options import refuse_unused
+from datalens_service.cli.service import SERVICE, Service
 
 if TYPE_CHECKING:
+    from datalens_service.proof.marks import LookUp, Marks
     from datalens_service.proof.verdict import VerificationResult
+
+_MARKED: Final = "It is marked as synthetic."
+_UNMARKED: Final = (
+    "No mark was found. That proves nothing: saving an image anew drops marks, and most synthetic images have none."
+)
+_BROKEN: Final = "It was changed after it was signed: do not rely on what its marks say."
 
 
 def verify(
+    context: typer.Context,
     proof: Annotated[
         Path,
         typer.Argument(
-            help="The privacy.json of a job, or the archive of a release with it, packed or not.", exists=True
+            help="The privacy.json of a job, or the archive of a release with it, packed or not; or an image.",
+            exists=True,
         ),
     ],
     key: Annotated[
@@ -31,7 +41,23 @@ def verify(
             "a key, reports can be checked, too.",
         ),
     ] = None,
-    as_json: options.AsJson = False,
+    release: Annotated[
+        Path | None,
+        typer.Option("--release", help="Of an image: a release archive, packed or not, it may be from.", exists=True),
+    ] = None,
+    authority: Annotated[
+        Path | None,
+        typer.Option(
+            "--authority",
+            help="Of an image: PEM file with certificates of authorities that may vouch for who signed it (C2PA).",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
+    ask_service: Annotated[
+        bool, typer.Option("--ask-service", help="Of an image: send the hash of its pixels to the service.")
+    ] = False,
+    service: Service = SERVICE,
 ) -> None:
     """Recompute what a job cost from its proof, and say what was verified and what cannot be.
 
@@ -39,14 +65,45 @@ def verify(
     /v1/signing-key of the service that made the file. An owner may give account-proof.json as well: it proves
     the lifetime of the account. Exit code 0: everything was checked and holds. Exit code 1: something contradicts, or
     was not checked. Exit code 2: the file is no proof.
+
+    Of an image, or of a model with its .c2pa file beside it, it says whether it is marked as synthetic: by metadata
+    (XMP), by Content Credentials (C2PA), in a release archive, at the service. Exit code 0: a mark was found. Exit code
+    1: none was found, which proves nothing, or one is broken.
     """
     from datalens_service.base.signatures import public_key
+    from datalens_service.proof.marks import WhereToLook, can_be_marked, find_marks
     from datalens_service.proof.release_verification import verify_path
 
+    if can_be_marked(proof):
+        refuse_unused(context, "key", why="is about proofs and reports")
+        trusted = None if authority is None else authority.read_text()
+        where = WhereToLook(release, trusted, _build_look_up(service) if ask_service else None)
+        marks = find_marks(proof, where)
+        service.show(marks, _render_marks(marks))
+        if not marks.marked:
+            raise typer.Exit(ExitCode.JOB_FAILED)
+        return
+    refuse_unused(context, "release", "authority", "ask_service", why="is about images")
     verdict = verify_path(proof, None if key is None else public_key(key))
-    output.show(verdict, _render_verdict(verdict, vouched=key is not None), as_json=as_json)
+    service.show(verdict, _render_verdict(verdict, vouched=key is not None))
     if not verdict.holds:
         raise typer.Exit(ExitCode.JOB_FAILED)
+
+
+def _build_look_up(service: Service) -> LookUp:
+    def ask(pixel_hash: str) -> str | None:
+        with service.connect() as client:
+            made = [f"{one.job_id} of {one.released_at:%Y-%m-%d}" for one in client.find_images(pixel_hash)]
+        return f"Made by job {', '.join(made)}." if made else None
+
+    return ask
+
+
+def _render_marks(marks: Marks) -> Text:
+    width = max(len(line.mark) for line in marks.lines)
+    lines = [f"{line.status:11}  {line.mark:{width}}  {line.finding}" for line in marks.lines]
+    summary = _BROKEN if marks.broken else _MARKED if marks.marked else _UNMARKED
+    return Text("\n".join(map(_replace_control_characters, [f"Given: {marks.given}.", "", *lines, "", summary])))
 
 
 def _render_verdict(verdict: VerificationResult, *, vouched: bool) -> Text:

@@ -1,6 +1,6 @@
 """Synthetic images as files: one module per format, one line each in `_FORMATS`.
 
-Every file says that it is synthetic and carries the card, and equal input gives equal bytes.
+Every file says that it is synthetic and carries the card, and equal input gives equal bytes, but for C2PA signatures.
 """
 
 from typing import Final

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from datalens_service.data.export.content_credentials import TRAINED_ALGORITHMIC_MEDIA
 from datalens_service.data.export.licence import LICENCES, OF_PUBLIC_IMAGES
 from datalens_service.data.export.pages import USES, usefulness
-from datalens_service.data.export.writer import TRAINED_ALGORITHMIC_MEDIA, is_verbatim
+from datalens_service.data.export.writer import is_verbatim
 from datalens_service.privacy.guarantee import card_guarantee
 
 Json = dict[str, Any]

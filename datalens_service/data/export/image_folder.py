@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Final
 
 from datalens_service.data.export.png import choose_encoder
-from datalens_service.data.export.writer import ArchivePlace, SoftLabels, Writer, WrittenImages, fixed_entry, provenance
+from datalens_service.data.export.writer import (
+    ArchivePlace,
+    SoftLabels,
+    Writer,
+    WrittenImages,
+    fixed_entry,
+    is_verbatim,
+    provenance,
+)
 
 _NAME_LENGTH: Final = 64
 
@@ -20,7 +28,7 @@ def write(path: Path, released: WrittenImages) -> None:
 
     PNG does not get smaller by packing, so entries are stored.
     """
-    images, labels, schema, card, soft_labels = released
+    images, labels, schema, card, soft_labels, credentials = released
     folders = class_folders(schema.class_names)
     classes = {"class_names": list(schema.class_names), "folders": list(folders)}
     with zipfile.ZipFile(path, "w") as archive:
@@ -29,7 +37,7 @@ def write(path: Path, released: WrittenImages) -> None:
         names = [f"{folders[label]}/{number:08d}.png" for number, label in enumerate(labels)]
         if soft_labels is not None:
             archive.writestr(fixed_entry("metadata.csv", zipfile.ZIP_DEFLATED), _table(names, folders, soft_labels))
-        encode = choose_encoder(card)
+        encode = choose_encoder(is_verbatim(card), credentials)
         for name, image in zip(names, images, strict=True):
             archive.writestr(fixed_entry(name, zipfile.ZIP_STORED), encode(image))
 

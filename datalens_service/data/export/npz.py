@@ -16,7 +16,7 @@ def write(path: Path, released: WrittenImages) -> None:
 
     Grey images lose their channel axis, as in MedMNIST: (n, height, width).
     """
-    images, labels, schema, card, soft_labels = released
+    images, labels, schema, card, soft_labels, _ = released
     arrays: dict[str, NDArray[Any]] = {
         "train_images": images.squeeze(-1) if schema.channels == 1 else images,
         "train_labels": labels,

@@ -14,7 +14,14 @@ import pyarrow.parquet as pq
 
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.data.export.png import choose_encoder
-from datalens_service.data.export.writer import ArchivePlace, SoftLabels, Writer, WrittenImages, provenance
+from datalens_service.data.export.writer import (
+    ArchivePlace,
+    SoftLabels,
+    Writer,
+    WrittenImages,
+    is_verbatim,
+    provenance,
+)
 
 _ROWS_PER_GROUP: Final = 1000
 
@@ -24,11 +31,11 @@ def write(path: Path, released: WrittenImages) -> None:
 
     The card is in the schema metadata.
     """
-    images, labels, schema, card, soft_labels = released
+    images, labels, schema, card, soft_labels, credentials = released
     columns = _columns(schema, card, soft=soft_labels is not None)
     # Every PNG repeats the same marking, which zstd packs away and a dictionary would not.
     with pq.ParquetWriter(path, columns, compression="zstd", use_dictionary=False) as writer:
-        for group in _groups(images, labels, soft_labels, choose_encoder(card), columns):
+        for group in _groups(images, labels, soft_labels, choose_encoder(is_verbatim(card), credentials), columns):
             writer.write_table(group)
 
 

@@ -1,15 +1,17 @@
 """PNG files that state whether they are synthetic, public or private; and a grid of samples."""
 
 import io
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from functools import partial
+from typing import Final
 
 import numpy as np
 from PIL import Image, PngImagePlugin
 
 from datalens_service.base.errors import InvalidInput
 from datalens_service.data.dataset import Images, Labels, Schema
-from datalens_service.data.export.writer import XMP, is_verbatim
+from datalens_service.data.export.content_credentials import ContentCredentials
+from datalens_service.data.export.writer import XMP
 
 PUBLIC: Final = "A public image, as it was published. Its labels were learned from private records."
 PRIVATE: Final = "Private records. For their owner only; not to be passed on."
@@ -17,18 +19,20 @@ PRIVATE: Final = "Private records. For their owner only; not to be passed on."
 _CHANNELS: Final = (1, 3)
 
 
-def encode_png(image: Images) -> bytes:
+def encode_png(image: Images, credentials: ContentCredentials | None = None) -> bytes:
     """Encode one image as PNG, with XMP that marks it as made by a trained model.
 
     Args:
         image: uint8 (height, width, 1 or 3).
+        credentials: Sign the same in a C2PA manifest.
 
     Raises:
         InvalidInput: The image is neither grey nor RGB.
     """
     marking = PngImagePlugin.PngInfo()
     marking.add_itxt("XML:com.adobe.xmp", XMP)
-    return _encoded(image, marking)
+    png = _encoded(image, marking)
+    return png if credentials is None else credentials.mark_png(png)
 
 
 def encode_public_png(image: Images) -> bytes:
@@ -36,9 +40,9 @@ def encode_public_png(image: Images) -> bytes:
     return _commented(image, PUBLIC)
 
 
-def choose_encoder(card: Mapping[str, Any]) -> Callable[[Images], bytes]:
-    """Choose the encoder to PNG for images with this card."""
-    return encode_public_png if is_verbatim(card) else encode_png
+def choose_encoder(verbatim: bool, credentials: ContentCredentials | None = None) -> Callable[[Images], bytes]:
+    """Choose the encoder to PNG of public images or parts of them (`verbatim`), or of synthetic ones."""
+    return encode_public_png if verbatim else partial(encode_png, credentials=credentials)
 
 
 def encode_private_png(image: Images) -> bytes:

@@ -1,6 +1,7 @@
 """A release archive, a whole data set as one zip: images, card, licence, checksums, Croissant, datasheet and proof.
 
 README.md  datasheet.md  croissant.json  classes.json  provenance.json  privacy.json  LICENSE  NOTICE
+pixel-hashes.txt       of every synthetic image
 SHA256SUMS             of every other file
 SHA256SUMS.sig.json    signature of the sums, so of every file
 data/train-00000-of-00001.parquet | data/synthetic.npz | data/train-00000.tar | data/train/<class>/<n>.png
@@ -29,8 +30,10 @@ SUMS_FORMAT: Final = "datalens-checksums/1"
 _PICTURE: Final = "image/png"
 _NOTICE: Final = (
     "The images in this data set are synthetic: a generator drew them, and none of them is a private image.\n"
-    "They are marked as such (IPTC Digital Source Type trainedAlgorithmicMedia); leave the marking in when you pass "
-    "them on.\n"
+    "They are marked as such (IPTC Digital Source Type trainedAlgorithmicMedia); leave the marking in when you pass\n"
+    "them on. Saving an image anew, changing its format or its size, or reading its pixels into an array drops the\n"
+    "marking: mark what you make of these images again. pixel-hashes.txt recognises an image whose pixels are\n"
+    "unchanged: `datalens verify IMAGE --release ARCHIVE`.\n"
 )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from datalens_service.data.export.png import choose_encoder
-from datalens_service.data.export.writer import ArchivePlace, Writer, WrittenImages, provenance
+from datalens_service.data.export.writer import ArchivePlace, Writer, WrittenImages, is_verbatim, provenance
 
 CARD: Final = "__card.json__"
 CLASSES: Final = "__classes.json__"
@@ -19,8 +19,8 @@ CLASSES: Final = "__classes.json__"
 
 def write(path: Path, released: WrittenImages) -> None:
     """Write the card, the class names in label order, and per image PNG, label as text and, if any, soft labels."""
-    images, labels, schema, card, soft_labels = released
-    encode = choose_encoder(card)
+    images, labels, schema, card, soft_labels, credentials = released
+    encode = choose_encoder(is_verbatim(card), credentials)
     with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
         _add(archive, CARD, provenance(card).encode())
         _add(archive, CLASSES, json.dumps({"class_names": schema.class_names}, ensure_ascii=False).encode())

@@ -11,19 +11,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Images, Labels, Schema
+from datalens_service.data.export.content_credentials import TRAINED_ALGORITHMIC_MEDIA, ContentCredentials
 
 SoftLabels = NDArray[np.float32]
 """(n, classes) probabilities of every class."""
 
 
 class WrittenImages(NamedTuple):
-    """The content of a file; all of it public."""
+    """The content of a file; all of it public.
+
+    Attributes:
+        credentials: Signs each PNG of synthetic images in the name of the operator; None if there is no certificate.
+    """
 
     images: Images
     labels: Labels
     schema: Schema
     card: dict[str, Any]
     soft_labels: SoftLabels | None = None
+    credentials: ContentCredentials | None = None
 
 
 class ArchivePlace(NamedTuple):
@@ -40,7 +46,8 @@ class Writer:
     Attributes:
         name: Key in `WRITERS`, and the value of `format` in the REST API: lower-case letters and digits.
         suffix: Ending of its files, without the dot.
-        write: Makes a file that states whether it is synthetic; equal input gives equal bytes. It is not atomic.
+        write: Makes a file that states whether it is synthetic; equal input gives equal bytes, but for
+            signatures of C2PA. It is not atomic.
         archived_as: Its place in a release archive; None: `data/synthetic.<suffix>`, with the media type of a download.
     """
 
@@ -67,9 +74,6 @@ def fixed_entry(name: str, compression: int) -> zipfile.ZipInfo:
     entry.create_system, entry.external_attr, entry.compress_type = _UNIX, _READABLE, compression
     return entry
 
-
-TRAINED_ALGORITHMIC_MEDIA: Final = "http://cv.iptc.org/newscodes/digitalsourcetype/trainedAlgorithmicMedia"
-"""IPTC Digital Source Type of media made by a trained model."""
 
 XMP: Final = (
     '<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>'

@@ -104,11 +104,16 @@ def spill_to_file(
     Raises:
         InvalidSpec: They fit neither into memory nor on the disk. The message says how much is needed and what to
             change.
+        MemoryError: They would fit on a GPU of which less is free now.
     """
     needed, free = total_bytes(shapes), available_bytes(device)
     if device.type == "cuda":
+        total = torch.cuda.get_device_properties(device).total_memory
+        if needed > total:
+            raise _too_large(needed, total, "memory of the GPU")
         if needed > free:
-            raise _too_large(needed, free, "memory of the GPU")
+            # Whether another program has the rest is for the job to tell, which may wait.
+            raise MemoryError
         return None
     return None if needed <= min(memory_gib * GIBIBYTE, free) else TensorFile(shapes, folder)
 

@@ -171,6 +171,16 @@ class ReleasedModelRow(Base):
     created_at: Mapped[datetime] = mapped_column(default=PRESENT)
 
 
+class ReleasedImageRow(Base):
+    """Hash of the pixels of a synthetic image that a job packed: released, and of no private image."""
+
+    __tablename__ = "released_images"
+    __table_args__ = (Index(None, "job_id"), {"sqlite_with_rowid": False})
+
+    pixel_hash: Mapped[bytes] = mapped_column(primary_key=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+
+
 class WebhookRow(Base):
     """An address that is told of events; `secret` signs what is sent and has to be kept as it is."""
 

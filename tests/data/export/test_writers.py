@@ -69,7 +69,7 @@ def test_every_file_says_it_is_synthetic_and_carries_the_card(
 def test_equal_input_gives_equal_bytes_at_any_time(
     tmp_path: Path, release: WrittenImages, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    images, labels, schema, card, _ = release
+    images, labels, schema, card, *_ = release
     WRITERS[name].write(tmp_path / "a", WrittenImages(images, labels, schema, card))
     later = time.time() + 10_000_000
     localtime = time.localtime

@@ -15,9 +15,19 @@ from numpy.typing import NDArray
 from PIL import Image
 from pydicom.dataset import FileDataset
 from pydicom.multival import MultiValue
+from pydicom.pixels.decoders.base import get_decoder
 from pydicom.pixels.processing import apply_modality_lut
 from pydicom.pixels.utils import pixel_array
-from pydicom.uid import UID
+from pydicom.uid import (
+    HTJ2K,
+    JPEG2000,
+    UID,
+    HTJ2KLossless,
+    HTJ2KLosslessRPCL,
+    JPEG2000Lossless,
+    JPEGLSLossless,
+    JPEGLSNearLossless,
+)
 
 from datalens_service.base.errors import InvalidDataset
 from datalens_service.data.intake.untrusted.images import NoPatient, Patient, check_pixels, decoding
@@ -28,6 +38,11 @@ from datalens_service.data.preparation_settings import PrepareSettings
 _GREY: Final = ("MONOCHROME1", "MONOCHROME2")
 _COLOUR: Final = ("RGB", "YBR_FULL", "YBR_FULL_422", "YBR_RCT", "YBR_ICT")
 _UNREADABLE: Final = "The DICOM file cannot be decoded. Export it uncompressed, or as 16-bit grey PNG."
+_OF_EXTRA: Final = (
+    *(JPEGLSLossless, JPEGLSNearLossless),
+    *(JPEG2000Lossless, JPEG2000, HTJ2KLossless, HTJ2KLosslessRPCL, HTJ2K),
+)
+"""Compressions whose decoders the extra `dicom` brings; Pillow decodes some of JPEG 2000."""
 
 
 def read_patient(data: bytes) -> Patient:
@@ -97,12 +112,22 @@ def _check(file: FileDataset, settings: PrepareSettings, limits: Limits) -> tupl
     """Check the attributes before pixels are decoded, and return notices about them."""
     _check_pixels_are_there(file, "PixelData")
     check_pixels(file.Columns, file.Rows, limits)
+    _check_compression(file.file_meta.get("TransferSyntaxUID"))
     kind, deep = file.PhotometricInterpretation, file.BitsAllocated > 8
     if kind not in (*_GREY, *_COLOUR) or (kind in _COLOUR and deep):
         raise InvalidDataset("The DICOM image is neither grey nor 8-bit RGB. Export it as one of them.")
     frames = int(file.get("NumberOfFrames") or 1)
     check_frame(frames, settings)
     return (NoticeCode.FRAME_SELECTED,) if frames > 1 else ()
+
+
+def _check_compression(syntax: UID | None) -> None:
+    """Refuse a file whose pixels the extra `dicom` could decode, where that is not installed."""
+    if syntax in _OF_EXTRA and not get_decoder(syntax).is_available:
+        raise InvalidDataset(
+            f"The DICOM file is packed as {syntax.name}, which is not read here. Export it uncompressed, or have the "
+            "package datalens-service[dicom] installed where uploads are read."
+        )
 
 
 def check_frame(frames: int, settings: PrepareSettings) -> None:

@@ -5,8 +5,8 @@ from typing import Final
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0032"
-down_revision = "0031"
+revision = "0033"
+down_revision = "0032"
 
 _KINDS: Final = ("datasets", "results", "uploads", "events", "deliveries", "journal")
 _GENESIS: Final = "0" * 64
