@@ -49,12 +49,15 @@ from datalens_service.store.schema.service_tables import (
 from datalens_service.store.schema.tables import (
     DEFAULT_TENANT,
     AccountRow,
+    AggregateRow,
     ApiKeyRow,
     ArtifactRow,
     DatasetRow,
     IntakeRow,
     JobRow,
     RecordFingerprintRow,
+    ReleasedIteratesRow,
+    ReleasedStateRow,
     UploadRow,
 )
 
@@ -229,6 +232,10 @@ def _delete_rows(session: Session, tenant_id: str) -> None:
     own_keys = select(ApiKeyRow.id).where(ApiKeyRow.tenant_id == tenant_id)
     own_jobs = select(JobRow.id).where(JobRow.tenant_id == tenant_id)
     for statement in (
+        *(
+            delete(sums).where(sums.job_id.in_(own_jobs))
+            for sums in (AggregateRow, ReleasedStateRow, ReleasedIteratesRow)
+        ),
         delete(JobEventRow).where(JobEventRow.job_id.in_(own_jobs)),
         delete(DeliveryRow).where(DeliveryRow.tenant_id == tenant_id),
         delete(WebhookRow).where(WebhookRow.tenant_id == tenant_id),
