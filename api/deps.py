@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Final
 
-import anyio.to_thread
 from anyio import CapacityLimiter
 from fastapi import Depends, Path, Query, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -19,6 +18,7 @@ from datalens_service.adapters.health import Surroundings
 from datalens_service.adapters.openid_provider import OpenIdProvider
 from datalens_service.api.http.metrics import REFUSALS
 from datalens_service.api.http.strictness import DIGITS
+from datalens_service.api.http.threads import run_in_thread
 from datalens_service.api.security.browser_sessions import resume_session
 from datalens_service.api.security.permissions import check_allowed, find_rule
 from datalens_service.api.security.rate_limits import RequestLimits
@@ -104,7 +104,7 @@ async def caller(
     """
     # In flight until the block is left, which waits for nothing and needs no thread.
     with ExitStack() as in_flight:
-        yield await anyio.to_thread.run_sync(_admit, in_flight, request, services, credentials)
+        yield await run_in_thread(_admit, in_flight, request, services, credentials)
 
 
 def _admit(

@@ -9,6 +9,7 @@ from pydantic import AfterValidator
 from datalens_service.api.deps import ObjectId, Services, ServicesDep
 from datalens_service.api.http.file_responses import file_response
 from datalens_service.api.http.strictness import DIGITS
+from datalens_service.api.http.threads import run_in_thread
 from datalens_service.api.openapi.document import file_content
 from datalens_service.base.errors import InvalidInput, StateConflict
 from datalens_service.data.dataset import MAXIMUM_CLASSES
@@ -26,25 +27,25 @@ IMAGES: Final = file_content(
 """Answers with drawn or packed images."""
 
 
-def released(job_id: ObjectId, services: ServicesDep) -> Job:
+async def released(job_id: ObjectId, services: ServicesDep) -> Job:
     """The job, if it has something to download: its evaluation may still go on.
 
     Raises:
         NotFound: No such job.
         StateConflict: Its images are not ready.
     """
-    job = jobs.get(services.database, job_id)
+    job = await run_in_thread(jobs.get, services.database, job_id)
     if job.released_at is None:
         raise StateConflict(f"There is nothing to download: the job is {job.state} and its images are not ready.")
     return job
 
 
-def drawing(job: Annotated[Job, Depends(released)]) -> Job:
+async def drawing(job: Annotated[Job, Depends(released)]) -> Job:
     """A job that made a generator."""
     return _making(job, GENERATOR)
 
 
-def labelling(job: Annotated[Job, Depends(released)]) -> Job:
+async def labelling(job: Annotated[Job, Depends(released)]) -> Job:
     """A job that made a classifier."""
     return _making(job, CLASSIFIER)
 
@@ -75,7 +76,7 @@ FormatName = Annotated[
 ]
 
 
-def select_images(
+async def select_images(
     format: FormatName = "parquet",
     synthetic_images: Annotated[
         int | None, Query(ge=1, le=MAXIMUM_IMAGES, description="Images in all; left out, what was packed."), DIGITS

@@ -37,7 +37,7 @@ PARTITION_KEY = b"benchmark".ljust(32, b"\0")
 
 _HELD_OUT = 10_000
 _SHORT = 8
-_WRITTEN = ("benchmarks/results", "datalens_service/planning/expectations.json")
+_WRITTEN = ("benchmarks/results", "datalens_service/planning/measured.jsonl")
 
 
 def provenance() -> dict[str, Any]:

@@ -29,7 +29,7 @@ from datalens_service.evaluation.evaluate import EvaluatedModel, evaluate
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.methods import Moments
 from datalens_service.models.generators.generator import Generator
-from datalens_service.planning.expectations import measure_machine
+from datalens_service.planning.machine import measure_machine
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.spec import TrainingSpec
 from datalens_service.training import Result, run

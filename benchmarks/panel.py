@@ -13,7 +13,7 @@ classes, `discriminant` that of the linear discriminant of the same images, `jud
 to look at are measured and, as `teach_…`, those of the purpose `teach`. `--grid` measures nothing: it
 draws the first ten images of each class of seed 0. `--looks` compares images of seed 0 with real test images by
 features of imagenet-lite0, which has seen none of them. `--check` says of each kept cell whether `auto` teaches at
-most a point worse than the best baseline, and whether images and class averages lie where plans expect them.
+most a point worse than the best baseline.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from benchmarks.environment import PARTITION_KEY, SCHEMAS, provenance, public_set
+from benchmarks.environment import PARTITION_KEY, provenance, public_set
 from benchmarks.grids import grid
 from benchmarks.kept_results import print_result, read_results
 from benchmarks.metrics import frechet_distance, precision_recall
-from datalens_service.data.dataset import Dataset, Images, Labels, Schema, Split, Upload
+from datalens_service.data.dataset import Dataset, Images, Labels, Split, Upload
 from datalens_service.data.digits import digits
 from datalens_service.evaluation.metrics import downstream
 from datalens_service.evaluation.metrics.baselines import class_average_score
@@ -42,8 +42,7 @@ from datalens_service.evaluation.metrics.outcome import Score
 from datalens_service.methods import AnyMethod
 from datalens_service.models.encoders import ImagenetLite0
 from datalens_service.models.generators.generator import Generator
-from datalens_service.planning.expectations import expect
-from datalens_service.planning.presets import Purpose, build_baseline, preset
+from datalens_service.planning.presets import build_baseline, preset
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.spec import TrainingSpec
 from datalens_service.training import run
@@ -256,50 +255,6 @@ def reached(line: dict[str, Any]) -> float:
     return accuracy
 
 
-class Planned(NamedTuple):
-    """A result beside the range that its plan expected, in percent."""
-
-    name: str
-    reached: float
-    low: float
-    high: float
-
-    @property
-    def inside(self) -> bool:
-        """Whether the plan was right."""
-        return self.low <= self.reached <= self.high
-
-
-def compare_plans() -> list[Planned]:
-    """Images to look at, those to learn from and class averages of each kept cell, by its newest line."""
-    latest = {(line["cell"], line.get("public_data")): line for line in read_results("panel")}
-    return [planned for line in latest.values() for planned in _compare(line)]
-
-
-def _compare(line: dict[str, Any]) -> Iterator[Planned]:
-    cell, pool = CELLS[line["cell"]], line.get("public_data")
-    schema = SCHEMAS[cell.dataset].model_copy(update={"num_units": cell.records})
-    expected = {purpose: expect(_plan(cell, schema, purpose, pool), schema) for purpose in (LOOK, TEACH)}
-    yield Planned(line["cell"], line["accuracy"], expected[LOOK].accuracy_low, expected[LOOK].accuracy_high)
-    if "teach_accuracy" in line:
-        taught = expected[TEACH]
-        yield Planned(f"{line['cell']}, teach", line["teach_accuracy"], taught.accuracy_low, taught.accuracy_high)
-    ends = expected[LOOK].class_averages_low, expected[LOOK].class_averages_high
-    yield Planned(f"{line['cell']}, class averages", line["class_averages"], *ends)
-
-
-def check_plans() -> list[str]:
-    """Results outside of what their plan expects, if they are more than a tenth."""
-    compared = compare_plans()
-    outside = [f"{one.name}: {one.reached}, expected {one.low} to {one.high}" for one in compared if not one.inside]
-    return outside if len(outside) > len(compared) / 10 else []
-
-
-def _plan(cell: Cell, schema: Schema, purpose: Purpose, pool: str | None) -> TrainingSpec:
-    method = preset("auto", schema, cell.epsilon, purpose, pool=pool is not None)
-    return TrainingSpec(method=method, epsilon=cell.epsilon, delta=DELTA, public_data=pool and "ds_pool")
-
-
 def main() -> None:
     """Parse, measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -318,8 +273,8 @@ def main() -> None:
     elif options.grid is not None:
         show(CELLS[options.cell], options.public_data, options.grid)
     elif options.check:
-        worse = [*check(), *check_plans()]
-        sys.stdout.write("\n".join(worse) + "\n" if worse else "auto is nowhere below its baselines and plans\n")
+        worse = check()
+        sys.stdout.write("\n".join(worse) + "\n" if worse else "auto is nowhere below its baselines\n")
         raise SystemExit(bool(worse))
     elif options.looks:
         print_result({**provenance(), **compare_looks(CELLS[options.cell])})

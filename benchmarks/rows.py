@@ -29,7 +29,7 @@ class Row(NamedTuple):
         """The request. Settings of a trial replace those of this ε, and these the row's own."""
         given = (*self.settings, *self.at.get(epsilon, ()), *extra)
         settings = list({setting.partition("=")[0]: setting for setting in given}.values())
-        return SpecOptions(epsilon, delta, self.method, self.preset, settings, self.purpose, seed)
+        return SpecOptions(epsilon, delta, self.method, self.preset, settings, self.purpose, seed=seed)
 
 
 _SCRATCH: Final = (

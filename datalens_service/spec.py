@@ -36,6 +36,7 @@ from datalens_service.privacy.accounting import (
     stated_mu,
 )
 from datalens_service.privacy.guarantee import PrivacyUnit, job_guarantee
+from datalens_service.privacy.risk import tell_risk
 
 SYNTHETIC_IMAGES: Final = 10_000
 _DEFAULTS: Final = EvaluationSettings()
@@ -201,6 +202,7 @@ class PlanSummary(BaseModel):
     unit: str | None = Field(default=None, description="Word for one privacy unit; null for a job of version 1.0.0.")
     records_per_unit: int = Field(default=1, description="Most training images of one unit.")
     guarantee: str = Field(default="", description="Whom ε protects, against what: the sentence for people.")
+    risk: str = Field(default="", description="The guarantee in right guesses whether one unit was used.")
     releases: list[dict[str, Any]]
     phase_seconds: dict[str, float] = Field(
         default={}, description="Expected of each phase of the job, on one core of the machine that planned."
@@ -215,7 +217,8 @@ class PlanSummary(BaseModel):
         """State the guarantee for the units of a data set, which a plan of version 1.0.0 does not name."""
         unit, charge = PrivacyUnit(schema.unit, schema.records_per_unit), Charge(self.units, self.slack)
         guarantee = job_guarantee(unit, self.epsilon_at_plan, self.delta, charge, self.epsilon_replace_one)
-        return self.model_copy(update={"unit": unit.name, "records_per_unit": unit.records, "guarantee": guarantee})
+        stated = {"unit": unit.name, "records_per_unit": unit.records, "guarantee": guarantee}
+        return self.model_copy(update=stated | {"risk": tell_risk(unit.word, charge)})
 
     def spoken(self) -> Self:
         """Put the warnings in the words of their reader; a plan is kept without."""

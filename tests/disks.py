@@ -66,9 +66,9 @@ class LimitedDisk(SmallDisk):
 
 
 @contextmanager
-def small_disk(folder: Path) -> Iterator[SmallDisk]:
-    """A disk of `SMALL_BYTES` at `folder`, which exists and is empty."""
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={SMALL_BYTES}", "tmpfs", str(folder)]
+def small_disk(folder: Path, size: int = SMALL_BYTES) -> Iterator[SmallDisk]:
+    """A disk of `size` bytes at `folder`, which exists and is empty."""
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         yield LimitedDisk(folder)
         return

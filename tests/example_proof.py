@@ -12,6 +12,7 @@ from datalens_service.methods import Moments
 from datalens_service.privacy.accounting import default_delta, limit_units
 from datalens_service.proof.hash_chain import GENESIS, Entry, EntryKind, budget_label
 from datalens_service.proof.job_proof import AccountProof, JobProof, build_account_proof
+from datalens_service.proof.spenders import Actor, Spender
 from datalens_service.report.build import MethodFacts, Report
 from datalens_service.report.document import Product
 from datalens_service.report.privacy_statement import privacy_statement
@@ -53,7 +54,8 @@ def example_account_proof(epsilon: float = 1.0, job_id: str = _JOB_ID) -> Accoun
         method=MethodFacts(name=spec.method.name, spec=spec.model_dump(mode="json"), plan=plan),
         privacy=privacy,
     )
-    return build_account_proof(job_id, report, entries, limit, _DELTA)
+    spenders = [Spender(job_id=job_id, submitted_by=Actor(id="key_5f3c", name="Maria, statistics"))]
+    return build_account_proof(job_id, report, entries, limit, _DELTA, spenders)
 
 
 def _journal(plan: Sequence[PlannedRelease], limit: float, job_id: str) -> Iterator[Entry]:

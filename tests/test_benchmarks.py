@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from benchmarks import gpu, panel
-from benchmarks.expectations import adopt
 from benchmarks.fixed_extractor import fixed_extractor
 from benchmarks.kept_models import KeptModels
 from benchmarks.kept_results import read_rows
@@ -193,20 +192,6 @@ def test_rows_whose_accuracies_were_not_kept_are_not_pooled() -> None:
 def auto_row(**changes: Any) -> dict[str, Any]:
     """A row that `benchmarks.utility` printed."""
     return cell_of(row="auto", delta=1e-5, seconds=1.0, machine="one") | changes
-
-
-def test_plans_adopt_all_seeds_of_a_row_and_the_seconds_of_one_that_trained() -> None:
-    other = auto_row(first_seed=1, accuracies=[93.0], commit="b", seconds=12.5)
-    adopted = adopt([auto_row(seconds=None), other], "mnist", 1.0, timed=1)
-    assert (adopted.accuracies, adopted.training_seconds, adopted.commit) == ((90.0, 93.0), 12.5, "a, b")
-
-
-@pytest.mark.parametrize("changes", [{"epochs": 3}, {"epsilon": 10.0}, {"settings": ["accepted=1"]}])
-def test_seeds_of_another_row_are_not_adopted(changes: dict[str, Any]) -> None:
-    results = [auto_row(), auto_row(first_seed=1, accuracies=[93.0], **changes)]
-    assert adopt(results, "mnist", 1.0).accuracies == (90.0,)
-    with pytest.raises(SystemExit, match="such a first seed"):
-        adopt(results, "mnist", 1.0, timed=1)
 
 
 def test_the_panel_names_the_cells_in_which_auto_loses(monkeypatch: pytest.MonkeyPatch) -> None:

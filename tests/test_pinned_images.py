@@ -84,3 +84,5 @@ def test_our_images_get_the_digests_of_what_was_pushed(checkout: Path) -> None:
     assert len(images) == 5
     assert all(re.search(r"@sha256:[0-9a-f]{64}$", image) for image in images)
     assert len(yaml.safe_load(done.stdout)["images"]) == 3
+    # So that a second time does no harm.
+    assert pin(checkout, str(folder.relative_to(checkout))).stdout == ""

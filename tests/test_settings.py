@@ -82,6 +82,8 @@ def test_the_certificate_of_another_machine_is_verified(url: str, is_verified: b
 def test_an_authority_of_ones_own_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     named = "postgresql://u@db.example.org/x?sslrootcert=/etc/ca.pem"
     assert Settings(database_url=named).url == f"{named}&sslmode=verify-full"
+    tunnel = "postgresql://u@127.0.0.1:5433/x?sslrootcert=/etc/ca.pem"
+    assert Settings(database_url=tunnel).url == f"{tunnel}&sslmode=verify-full"
     monkeypatch.setenv("PGSSLROOTCERT", __file__)
     assert make_url(Settings(database_url="postgresql://u@db.example.org/x").url).query["sslrootcert"] == __file__
 

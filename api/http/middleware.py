@@ -19,7 +19,7 @@ from datalens_service.api.addresses import inner_path
 from datalens_service.api.problems.handlers import ProblemResponse, from_status, internal_error
 from datalens_service.base.logs import outline
 from datalens_service.base.wording import HEADER, Voice, spoken_to
-from datalens_service.store.patience import impatient
+from datalens_service.store.patience import impatient_in_all
 
 UPLOAD_PATHS: Final = frozenset({"/v1/datasets", "/v1/generators"})
 _SENT_IMAGES: Final = re.compile(r"/v1/classifiers/[^/]+/predictions|/v1/jobs/[^/]+/individual-epsilon")
@@ -60,7 +60,7 @@ class RequestLog(Middleware):
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         request_id = str(uuid4())
         scope.setdefault("state", {})["request_id"] = request_id
-        with structlog.contextvars.bound_contextvars(request_id=request_id), impatient():
+        with structlog.contextvars.bound_contextvars(request_id=request_id), impatient_in_all():
             await self._serve(scope, receive, _Reply(scope, receive, send, request_id))
 
     async def _serve(self, scope: Scope, receive: Receive, reply: _Reply) -> None:

@@ -4,8 +4,6 @@ import difflib
 import json
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import wraps
-from inspect import iscoroutinefunction
 from typing import Any, Final, get_args
 
 from fastapi import Request, Response, params
@@ -14,10 +12,10 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, BeforeValidator, ValidationError
 from pydantic_core import PydanticCustomError
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from datalens_service.adapters.openid_provider import CALLBACK
+from datalens_service.api.http.threads import ThreadedRoute
 from datalens_service.base.parsing import NUL, RefusedMember, decimal_number, flag, json_value, whole_number
 
 _READERS: Final[dict[Any, Callable[[str], Any]]] = {float: decimal_number, int: whole_number, bool: flag}
@@ -28,14 +26,8 @@ def no_json() -> RequestValidationError:
     return RequestValidationError([{"type": "json_invalid", "loc": ("body",), "msg": ""}])
 
 
-class StrictRoute(APIRoute):
-    """A route that refuses a JSON body in which a member occurs twice, or a value is none that can be kept.
-
-    Its operation runs in a thread. The framework would take another one to validate the model that it returns.
-    """
-
-    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        super().__init__(path, endpoint if iscoroutinefunction(endpoint) else _threaded(endpoint), **options)
+class StrictRoute(ThreadedRoute):
+    """A route that refuses a JSON body in which a member occurs twice, or a value is none that can be kept."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler, reading its body strictly."""
@@ -53,14 +45,6 @@ class StrictRoute(APIRoute):
                 raise
 
         return strict
-
-
-def _threaded(operation: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
-    @wraps(operation)
-    async def call(**values: Any) -> Any:
-        return await run_in_threadpool(operation, **values)
-
-    return call
 
 
 class _StrictRequest(Request):

@@ -1,21 +1,24 @@
 """Pages beside the keys: webhooks and their deliveries, the audit journal, usage. Changes are requests to `/v1`."""
 
-from datetime import timedelta
-from typing import Annotated, Final
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Query, Response
 
 from datalens_service.api.deps import LARGEST, After, ObjectId, ServicesDep
 from datalens_service.api.http.strictness import DIGITS
 from datalens_service.api.pages.views.rendering import PageRoute, VisitorDep
+from datalens_service.api.schemas.access import OUTCOME
 from datalens_service.base.audience import public_part
 from datalens_service.services import removal
 from datalens_service.store.access import access_log, keys, quotas, retention, tenants, usage, webhooks
+from datalens_service.store.access.access_log import EntryFilter
 from datalens_service.store.database_clock import read_clock
 from datalens_service.store.jobs.events import EventType
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 _PAGE_SIZE: Final = 50
+_DAY: Final = timedelta(days=1)
 _SOON: Final = timedelta(days=30)
 KINDS: Final = {
     "datasets": "Data sets",
@@ -47,13 +50,40 @@ def webhook_page(webhook_id: ObjectId, visitor: VisitorDep, services: ServicesDe
 def journal_page(
     visitor: VisitorDep,
     services: ServicesDep,
+    actor: Annotated[str, Query(max_length=200)] = "",
+    object_id: Annotated[str, Query(max_length=64)] = "",
+    outcome: Annotated[str, Query(pattern=f"^$|{OUTCOME}")] = "",
+    since: Annotated[date | Literal[""], Query()] = "",
+    until: Annotated[date | Literal[""], Query()] = "",
     before: Annotated[int | None, Query(ge=1, le=LARGEST), DIGITS] = None,
 ) -> Response:
-    """Show who did what, newest first."""
-    entries = access_log.list_latest(services.database, visitor.tenant_id, before=before, limit=_PAGE_SIZE)
-    names = {key.id: key.name for key in keys.list_keys(services.database, visitor.tenant_id)}
-    last = entries[-1].seq if entries else 1
-    return visitor.page("journal", entries=entries, names=names, older=last if last > 1 else None)
+    """Show who did what, newest first: all of it, or what the filters leave."""
+    which = EntryFilter(
+        actor=actor.strip() or None,
+        object_id=object_id.strip() or None,
+        outcome=outcome or None,
+        since=_begin_of_day(since) if since else None,
+        # The day that is named is shown, too.
+        until=_begin_of_day(until) + _DAY if until else None,
+    )
+    entries, _ = access_log.list_latest(
+        services.database, visitor.tenant_id, which, before=before, limit=_PAGE_SIZE + 1
+    )
+    shown = entries[:_PAGE_SIZE]
+    filters = {"actor": actor, "object_id": object_id, "outcome": outcome, "since": since, "until": until}
+    return visitor.page(
+        "journal",
+        entries=shown,
+        actors=keys.find_actors(services.database, {entry.actor for entry in shown}),
+        persons=sorted({key.name for key in keys.list_keys(services.database, visitor.tenant_id)}),
+        filters=filters,
+        filtered=which != EntryFilter(),
+        older=shown[-1].seq if len(entries) > _PAGE_SIZE else None,
+    )
+
+
+def _begin_of_day(day: date) -> datetime:
+    return datetime.combine(day, time(), UTC)
 
 
 @router.get("/usage", operation_id="showUsage")
@@ -88,8 +118,13 @@ def tenants_page(visitor: VisitorDep, services: ServicesDep) -> Response:
 
 
 @router.get("/keys", operation_id="showApiKeys")
-def keys_page(visitor: VisitorDep, services: ServicesDep) -> Response:
-    """Keys, and a form for a new one."""
+def keys_page(visitor: VisitorDep, services: ServicesDep, ended: Literal["", "true"] = "") -> Response:
+    """Keys and persons that may come in, or those that may no more, and a form for a new key."""
     listed = keys.list_keys(services.database, visitor.tenant_id)
     noted = access_log.find_last_access(services.database, visitor.tenant_id)
-    return visitor.page("keys", keys=listed, noted=noted, now=read_clock(services.database))
+    now = read_clock(services.database)
+    split = {True: list[keys.ApiKey](), False: list[keys.ApiKey]()}
+    for key in listed:
+        split[not key.works(now)].append(key)
+    shown = split[bool(ended)]
+    return visitor.page("keys", keys=shown, noted=noted, ended=bool(ended), others=len(listed) - len(shown))

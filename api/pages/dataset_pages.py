@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal, get_args
 
 from fastapi import APIRouter, Query, Response
+from sqlalchemy.orm import Session
 
 from datalens_service.api.deps import After, ObjectId, Services, ServicesDep
 from datalens_service.api.pages.views import journal
@@ -12,9 +13,10 @@ from datalens_service.api.pages.views.facts import dataset_facts, job_rows
 from datalens_service.api.pages.views.rendering import PageRoute, Visitor, VisitorDep
 from datalens_service.api.schemas.common import DatasetRead
 from datalens_service.api.schemas.datasets import ValidationRead
-from datalens_service.api.security.permissions import check_scope
+from datalens_service.api.security.permissions import check_scope, may_see_persons
 from datalens_service.data.intake.readers import READERS, usual_suffixes
 from datalens_service.data.intake.reading_choices import Encoding
+from datalens_service.proof.spenders import Actor
 from datalens_service.services.dataset_declaration import DatasetForm
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.datasets import datasets, validations, views
@@ -23,11 +25,14 @@ from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.ledger import journal_pages
+from datalens_service.store.ledger.journal_pages import JournalLine
+from datalens_service.store.ledger.spenders import read_spenders
 from datalens_service.store.schema.tables import LARGEST_UNITS
 
 _RECENT: Final = 6
 _PAGE_SIZE: Final = 25
 _PAYERS: Final = 100
+_KEPT: Final = frozenset(DatasetState) - {DatasetState.DELETED}
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -40,14 +45,14 @@ def overview(
     search: Annotated[str, Query(max_length=200)] = "",
     state: DatasetState | Literal[""] = "",
 ) -> Response:
-    """Show all datasets, or those that the filters leave, and the newest jobs."""
+    """Show all datasets that are not deleted, or those that the filters leave, and the newest jobs."""
     datasets_page = views.list_views(
         services.database,
         visitor.tenant_id,
         limit=_PAGE_SIZE,
         cursor=after,
         search=search.strip() or None,
-        state=DatasetState(state) if state else None,
+        states=[DatasetState(state)] if state else _KEPT,
     )
     recent = jobs.list_jobs(services.database, JobFilter(tenant_id=visitor.tenant_id), limit=_RECENT).items
     return visitor.page(
@@ -56,10 +61,16 @@ def overview(
         next_cursor=datasets_page.next_cursor,
         first_page=after is None,
         filtered=bool(search or state),
+        any_deleted=_has_deleted(services, visitor),
         search=search,
         state=state,
-        jobs=job_rows(services, recent),
+        jobs=job_rows(services, visitor.key, recent),
     )
+
+
+def _has_deleted(services: Services, visitor: Visitor) -> bool:
+    deleted = views.list_views(services.database, visitor.tenant_id, limit=1, states=[DatasetState.DELETED])
+    return bool(deleted.items)
 
 
 @router.get("/datasets/new", operation_id="showUploadForm")
@@ -70,7 +81,7 @@ def upload_page(visitor: VisitorDep, services: ServicesDep) -> Response:
     return visitor.page(
         "upload",
         limit=services.settings.max_upload_bytes,
-        payers=newest,
+        payers=sorted(newest, key=lambda dataset: dataset.state is DatasetState.DELETED),
         formats=formats,
         suffixes=suffixes,
         encodings=get_args(Encoding)[1:],
@@ -90,16 +101,17 @@ def dataset_page(
         return _validation_page(visitor, services, dataset_id)
     with services.database.session() as session:
         portion = journal_pages.read_slice(session, dataset_id, before, journal.MOST_ENTRIES)
+        spenders = _name_spenders(session, visitor, portion.lines)
         deleted = dataset.state is DatasetState.DELETED
         deletion = journal_pages.read_deletion(session, dataset_id) if deleted else None
     shown = dataset_facts(services, dataset)[dataset_id]
+    listed = jobs.list_jobs(services.database, JobFilter(dataset_id=dataset_id), limit=_PAGE_SIZE)
     return visitor.page(
         "dataset",
         **shown,
-        jobs=job_rows(
-            services, jobs.list_jobs(services.database, JobFilter(dataset_id=dataset_id), limit=_PAGE_SIZE).items
-        ),
+        jobs=job_rows(services, visitor.key, listed.items),
         ledger=journal.build_table(portion, shown["dataset"].privacy.delta),
+        spenders=spenders,
         deletion=deletion,
         attacks=found_on_dataset(services, visitor, dataset_id),
         linked=datasets.linked(services.database, dataset_id),
@@ -107,6 +119,13 @@ def dataset_page(
         if Scope.DATASETS_WRITE in visitor.key.scopes
         else None,
     )
+
+
+def _name_spenders(session: Session, visitor: Visitor, lines: Sequence[JournalLine]) -> dict[str, Actor | None] | None:
+    """Return who submitted the jobs of a journal, by their ids; None for visitors who may not know."""
+    if not may_see_persons(visitor.key):
+        return None
+    return {one.job_id: one.submitted_by for one in read_spenders(session, (line.job_id for line in lines))}
 
 
 def _validation_page(visitor: Visitor, services: Services, dataset_id: str) -> Response:

@@ -1,7 +1,8 @@
 """Released images of a job, class by class."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from functools import wraps
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 
@@ -37,7 +38,12 @@ class Asked:
     ] = None
 
 
-AskedDep = Annotated[Asked, Depends()]
+@wraps(Asked)
+async def _read_asked(**asked: Any) -> Asked:
+    return Asked(**asked)
+
+
+AskedDep = Annotated[Asked, Depends(_read_asked)]
 
 
 @router.get("/jobs/{job_id}/images", operation_id="showJobImages")

@@ -15,7 +15,7 @@ from datalens_service.api.pages.views.quality import accuracies_of_jobs, quality
 from datalens_service.api.pages.views.rendering import PageRoute, Visitor, VisitorDep
 from datalens_service.api.schemas.common import BudgetRead
 from datalens_service.api.schemas.jobs import EventRead, JobRead
-from datalens_service.api.security.permissions import check_scope
+from datalens_service.api.security.permissions import check_scope, show_submitter
 from datalens_service.base.errors import InvalidInput, NotFound, StateConflict
 from datalens_service.data.export import WRITERS
 from datalens_service.data.export.licence import LICENCES
@@ -29,6 +29,7 @@ from datalens_service.spec import PlanSummary
 from datalens_service.store.access import tenants
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.datasets import datasets
+from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.jobs import audits, events, jobs
 from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.jobs.jobs import Job, JobState
@@ -66,7 +67,7 @@ def jobs_page(
     offered = datasets.list_datasets(services.database, limit=_DATASETS_OFFERED, tenant_id=visitor.tenant_id)
     return visitor.page(
         "jobs",
-        jobs=job_rows(services, jobs_page.items),
+        jobs=job_rows(services, visitor.key, jobs_page.items),
         accuracies=accuracies_of_jobs(services, visitor, jobs_page.items),
         next_cursor=jobs_page.next_cursor,
         first_page=after is None,
@@ -76,7 +77,7 @@ def jobs_page(
         methods=sorted(kind.model_fields["name"].default for kind in get_args(RegisteredMethod)),
         dataset=dataset,
         search=search,
-        datasets=offered.items,
+        datasets=[one for one in offered.items if one.state is DatasetState.READY or one.id == dataset],
     )
 
 
@@ -102,7 +103,7 @@ def comparison_page(visitor: VisitorDep, services: ServicesDep, job: Chosen) -> 
 def job_page(job_id: ObjectId, visitor: VisitorDep, services: ServicesDep) -> Response:
     """A job: where it stands, what it spent, what it made."""
     job = jobs.get(services.database, job_id)
-    shown = _job_facts(services, job)
+    shown = _job_facts(services, visitor, job)
     figures = read_figures(services, visitor, job)
     return visitor.page(
         "job",
@@ -152,7 +153,7 @@ def _events(services: Services, job: Job) -> list[EventRead]:
     return [EventRead.from_event(event, delta, slack) for event in events.list_milestones(services.database, job.id)]
 
 
-def _job_facts(services: Services, job: Job) -> dict[str, Any]:
+def _job_facts(services: Services, visitor: Visitor, job: Job) -> dict[str, Any]:
     dataset = datasets.get(services.database, job.dataset_id)
     with services.database.session() as session:
         account = account_summary.summarize_account(session, dataset.id)
@@ -160,7 +161,7 @@ def _job_facts(services: Services, job: Job) -> dict[str, Any]:
     files, public = services.artifacts.list_artifacts(job.id), job.spec.get("public_data")
     reasons = explain_waiting(services.database, services.surroundings.faults, [job])
     return {
-        "job": JobRead.from_job(job, reasons.get(job.id)),
+        "job": JobRead.from_job(job, reasons.get(job.id), show_submitter(job, visitor.key)),
         "guarantee": JobPrivacy.from_job(job, price.about(dataset.schema)).guarantee,
         "made": job.result,
         "public_images": public and pricing.describe_public_data(datasets.get(services.database, public)),
@@ -185,7 +186,7 @@ def audit_page(audit_id: ObjectId, visitor: VisitorDep, services: ServicesDep) -
     """An audit: what was attacked, and what was found."""
     audit = audits.get(services.database, audit_id)
     reasons = explain_waiting(services.database, services.surroundings.faults, [audit.job])
-    row = attacks.find_row(audit, reasons.get(audit_id))
+    row = attacks.find_row(audit, visitor, reasons.get(audit_id))
     result = row.audit.result
     if result is not None:
         visitor.note(services, "seeAudits", audit_id)

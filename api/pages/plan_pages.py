@@ -8,10 +8,10 @@ from fastapi import APIRouter, Body, Query, Response
 from datalens_service.api.deps import ObjectId, Services, ServicesDep
 from datalens_service.api.pages.views import facts
 from datalens_service.api.pages.views.facts import dataset_facts
-from datalens_service.api.pages.views.planning import CHOICES, offer_encoders, read_form, suggest_request
+from datalens_service.api.pages.views.planning import CHOICES, offer_encoders, read_form, read_wanted, suggest_request
 from datalens_service.api.pages.views.rendering import PageRoute, Visitor, VisitorDep
 from datalens_service.api.schemas.common import PlanRead, TrainingRequest
-from datalens_service.base.errors import DatalensError, StateConflict
+from datalens_service.base.errors import DatalensError, StateConflict, UnreachableAccuracy
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.services import pricing
 from datalens_service.store.access import tenants
@@ -50,22 +50,30 @@ def plan_part(
     """Price the form, as a part of its page, with the very request that the button sends."""
     _ready(services, dataset_id)
     try:
-        training_request = TrainingRequest(dataset_id=dataset_id, spec=read_form(filled))
-        priced = pricing.price_request(
-            services.database, visitor.tenant_id, dataset_id, training_request.spec, services.prices
-        )
+        accuracy, spec = read_wanted(filled), read_form(filled)
+        training_request = TrainingRequest(dataset_id=dataset_id, spec=spec)
+        priced = pricing.price_request(services.database, visitor.tenant_id, dataset_id, spec, services.prices)
+        plan, unreachable = _read_plan(services, priced, accuracy)
     except DatalensError as error:
         return visitor.page("parts/plan_refused", detail=error.detail)
-    plan = PlanRead.from_priced(priced, services.prices)
     return visitor.page(
         "parts/plan_cost",
         plan=plan,
+        unreachable=unreachable,
         unit=priced.schema.unit,
         gauge=facts.divide_budget(plan.budget, plan.cost.units),
         training_request=training_request,
         # One key per price: pressing twice submits once.
         idempotency_key=str(uuid4()),
     )
+
+
+def _read_plan(services: Services, priced: pricing.PricedRequest, accuracy: float | None) -> tuple[PlanRead, str]:
+    """The plan, and why no ε is expected to reach the wanted accuracy, which changes no price."""
+    try:
+        return PlanRead.from_priced(priced, services.prices, accuracy), ""
+    except UnreachableAccuracy as error:
+        return PlanRead.from_priced(priced, services.prices), error.detail
 
 
 def _public_sets(services: Services, visitor: Visitor, dataset_id: str) -> list[StoredDataset]:

@@ -99,7 +99,7 @@ class ProblemResponse(JSONResponse):
 
 
 def install(app: FastAPI) -> None:
-    """Answer every exception of `app` with a problem."""
+    """Answer every exception of `app` with a problem, without a thread: perhaps none became free."""
     app.exception_handler(DatalensError)(_deliberate)
     app.exception_handler(OSError)(_from_disk)
     app.exception_handler(RequestValidationError)(_invalid)
@@ -151,19 +151,19 @@ def from_status(status: int, request_id: str, content_range: str | None = None) 
     return _answer(problem, problem.remedy, request_id, headers=headers)
 
 
-def _deliberate(request: Request, error: DatalensError) -> ProblemResponse:
+async def _deliberate(request: Request, error: DatalensError) -> ProblemResponse:
     problem = PROBLEM_TYPES.get(error.slug, INTERNAL)
     if problem.status is None or problem.status >= 500:
         _log.error("problem", code=problem.slug, detail=error.detail)
     return _response(request, problem, error.detail, _members(error), _build_headers(error))
 
 
-def _from_disk(request: Request, error: OSError) -> ProblemResponse:
+async def _from_disk(request: Request, error: OSError) -> ProblemResponse:
     """A disk that is full or fails is nobody's mistake; any other error of the operating system is one."""
     if not is_of_disk(error):
         raise error
     detail = "A disk of the service is full or cannot be written; look at it, then repeat."
-    return _deliberate(request, unavailable(error, detail))
+    return await _deliberate(request, unavailable(error, detail))
 
 
 def _build_headers(error: DatalensError) -> Mapping[str, str]:
@@ -182,7 +182,7 @@ def _members(error: DatalensError) -> dict[str, Any]:
     return {"budget": budget} if budget else {}
 
 
-def _invalid(request: Request, error: RequestValidationError) -> ProblemResponse:
+async def _invalid(request: Request, error: RequestValidationError) -> ProblemResponse:
     located = problem_errors(error.errors(), error.body)
     first = located[0]
     if concerns_all(first):
@@ -199,7 +199,7 @@ def _choose_kind(request: Request) -> str:
     return next((kind for end, kind in _KINDS.items() if route.endswith(end)), "")
 
 
-def _from_framework(request: Request, error: HTTPException) -> ProblemResponse:
+async def _from_framework(request: Request, error: HTTPException) -> ProblemResponse:
     problem = BY_STATUS.get(error.status_code, BY_STATUS[400])
     other_body = problem.status == status.HTTP_415_UNSUPPORTED_MEDIA_TYPE
     detail = explain(request, problem.slug) if other_body else problem.remedy

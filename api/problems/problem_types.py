@@ -45,6 +45,7 @@ _OF_ERRORS: Final[tuple[tuple[type[errors.DatalensError], int | None, str], ...]
     (errors.InvalidDelta, 422, "Leave ⟦spec.delta⟧ out: that of the data set is used. It must lie below 1/n."),
     (errors.InfeasiblePlan, 422, "Raise ⟦spec.epsilon⟧, or make a step cheaper as the error says. Nothing was spent."),
     (errors.LowUtility, 422, "Follow the advice in the error, or ⟦accept_low_utility⟧. Nothing was spent."),
+    (errors.UnreachableAccuracy, 422, "Ask for less, or upload more images, as the error says. Nothing was spent."),
     (errors.InvalidDataset, 422, "Correct the file as the error says and upload it again. Nothing of it was kept."),
     (
         errors.PersonsInBothSplits,

@@ -1,15 +1,17 @@
 """Access of the caller's tenant: its keys, what was used with them, and who did what."""
 
 from datetime import timedelta
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Body, Response, status
+from fastapi import APIRouter, Body, Query, Response, status
 
-from datalens_service.api.deps import Caller, LastKnown, Limit, ObjectId, ServicesDep
-from datalens_service.api.http.strictness import StrictRoute
+from datalens_service.api.deps import LARGEST, Caller, LastKnown, Limit, ObjectId, ServicesDep
+from datalens_service.api.http.strictness import DIGITS, StrictRoute
 from datalens_service.api.openapi import examples
 from datalens_service.api.openapi.document import ok, problems
 from datalens_service.api.schemas.access import (
+    OUTCOME,
     AuditPage,
     AuditRead,
     KeyCreate,
@@ -21,7 +23,10 @@ from datalens_service.api.schemas.access import (
     UsageRead,
 )
 from datalens_service.base.audience import public_fields
+from datalens_service.base.fields import Moment
+from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.store.access import access_log, keys, quotas, usage
+from datalens_service.store.access.access_log import EntryFilter
 
 router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["access"])
 
@@ -116,17 +121,44 @@ def get_usage(services: ServicesDep, key: Caller) -> UsageRead:
     "/audit",
     operation_id="listAuditEntries",
     summary="Read the audit journal",
-    responses=ok(200, "A page of the journal, oldest first."),
+    responses=ok(200, "A page of the journal."),
 )
 def list_audit(
     services: ServicesDep,
     key: Caller,
+    actor: Annotated[
+        str | None, Query(max_length=200, description="Only entries of this key or person, by id or name.")
+    ] = None,
+    object_id: Annotated[
+        str | None, Query(max_length=64, pattern=IDENTIFIER, description="Only entries about this object.")
+    ] = None,
+    outcome: Annotated[
+        str | None,
+        Query(pattern=OUTCOME, description="Only entries with this HTTP status, or `4xx` for all of a kind."),
+    ] = None,
+    since: Annotated[Moment | None, Query(description="Only entries of then or later.")] = None,
+    until: Annotated[Moment | None, Query(description="Only entries before.")] = None,
+    order: Annotated[
+        Literal["oldest", "newest"], Query(description="What comes first; the seals follow each other oldest first.")
+    ] = "oldest",
     after: LastKnown = 0,
+    before: Annotated[
+        int | None,
+        Query(ge=1, le=LARGEST, description="Newest first: the number of the last entry that is known."),
+        DIGITS,
+    ] = None,
     limit: Limit = 100,
 ) -> AuditPage:
     """Entries say who did what to which object: ids and statuses, nothing of what was in them."""
-    entries, head = access_log.list_entries(services.database, key.tenant_id, after=after, limit=limit + 1)
-    return AuditPage.cut(entries, limit, AuditRead.from_entry, tenant_id=key.tenant_id, head_hash=head)
+    which = EntryFilter(actor, object_id, outcome, since, until)
+    if order == "oldest":
+        read = partial(access_log.list_entries, after=after)
+    else:
+        read = partial(access_log.list_latest, before=before)
+    entries, head = read(services.database, key.tenant_id, which, limit=limit + 1)
+    named = keys.find_actors(services.database, {entry.actor for entry in entries[:limit]})
+    facts = {"tenant_id": key.tenant_id, "head_hash": head, "actors": list(named.values())}
+    return AuditPage.cut(entries, limit, AuditRead.from_entry, **facts)
 
 
 def _created(response: Response, made: keys.ApiKey, plain: str) -> KeyCreated:

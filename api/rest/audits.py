@@ -13,12 +13,13 @@ from datalens_service.api.problems.handlers import PRIVATE
 from datalens_service.api.rest.jobs import RETRY_AFTER_SECONDS, IdempotencyKey
 from datalens_service.api.schemas.audits import PrivacyAuditRead
 from datalens_service.api.schemas.common import Page
-from datalens_service.api.security.permissions import check_scope
+from datalens_service.api.security.permissions import check_scope, show_submitter
 from datalens_service.audits.request import AuditRequest
 from datalens_service.base.errors import NotFound
 from datalens_service.services import audits as submitting
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.waiting import explain_waiting
+from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.jobs import audits, jobs
 from datalens_service.store.jobs.audits import StoredAudit
@@ -50,12 +51,13 @@ def create_audit(
         services.dispatcher,
         key.tenant_id,
         request,
+        submitted_by=key.id,
         max_attempts=services.settings.max_attempts,
         idempotency_key=idempotency_key,
     )
     response.headers["Location"] = f"/v1/audits/{audit.job.id}"
     response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-    return read_audits(services, [audit])[0]
+    return read_audits(services, key, [audit])[0]
 
 
 @router.get(
@@ -80,7 +82,7 @@ def list_audits(
     page = audits.list_audits(
         services.database, key.tenant_id, limit=limit, cursor=after, dataset_id=dataset_id, attacked_job_id=job_id
     )
-    return Page.build(page, read_audits(services, page.items))
+    return Page.build(page, read_audits(services, key, page.items))
 
 
 @router.get(
@@ -89,12 +91,12 @@ def list_audits(
     summary="Read what an audit found",
     responses=ok(200, "The audit.", headers=("Retry-After",)),
 )
-def get_audit(audit_id: ObjectId, services: ServicesDep, response: Response) -> PrivacyAuditRead:
+def get_audit(audit_id: ObjectId, services: ServicesDep, key: Caller, response: Response) -> PrivacyAuditRead:
     """`Retry-After` says when it is worth looking again; it is left out once the audit has ended."""
     audit = audits.get(services.database, audit_id)
     if not audit.job.state.terminal:
         response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-    return read_audits(services, [audit])[0]
+    return read_audits(services, key, [audit])[0]
 
 
 @router.get(
@@ -126,10 +128,12 @@ def cancel_audit(audit_id: ObjectId, services: ServicesDep, key: Caller) -> Priv
     """An audit charges nothing, so nothing returns."""
     check_scope(key, Scope.JOBS_WRITE)
     jobs.request_cancel(services.database, audit_id)
-    return read_audits(services, [audits.get(services.database, audit_id)])[0]
+    return read_audits(services, key, [audits.get(services.database, audit_id)])[0]
 
 
-def read_audits(services: Services, found: Sequence[StoredAudit]) -> list[PrivacyAuditRead]:
-    """Return audits as clients see them, with why they wait."""
+def read_audits(services: Services, key: ApiKey, found: Sequence[StoredAudit]) -> list[PrivacyAuditRead]:
+    """Return audits as a caller sees them, with why they wait."""
     reasons = explain_waiting(services.database, services.surroundings.faults, [audit.job for audit in found])
-    return [PrivacyAuditRead.from_audit(audit, reasons.get(audit.job.id)) for audit in found]
+    return [
+        PrivacyAuditRead.from_audit(audit, reasons.get(audit.job.id), show_submitter(audit.job, key)) for audit in found
+    ]

@@ -13,11 +13,13 @@ from datalens_service.api.rest.datasets import check_own_account, read_uploaded
 from datalens_service.api.schemas.common import BudgetRead, DatasetRead
 from datalens_service.api.schemas.datasets import ConfirmationRequest, EntryPage, RaiseRequest, UploadedDataset
 from datalens_service.api.schemas.labels import DatasetChanges
+from datalens_service.api.security.permissions import may_see_persons
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.services import budgets, ingestion
 from datalens_service.store import labels
 from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.ledger import account_summary
+from datalens_service.store.ledger.spenders import read_spenders
 
 router = APIRouter(route_class=StrictRoute, prefix="/v1/datasets", tags=["datasets"])
 
@@ -86,6 +88,7 @@ def update_dataset(
 def list_entries(
     dataset_id: ObjectId,
     services: ServicesDep,
+    key: Caller,
     after: LastKnown = 0,
     limit: Limit = 100,
     kind: Annotated[EntryKind | None, Query(description="Only entries of this kind, for example `charge`.")] = None,
@@ -93,7 +96,9 @@ def list_entries(
     """Every reservation, charge, return and raise. With `kind`, seals are not next to each other any more."""
     with services.database.session() as session:
         entries = account_summary.entries_after(session, dataset_id, after, limit + 1, kind)
-    return EntryPage.cut(entries, limit, lambda entry: entry)
+        named = (entry.job_id for entry in entries[:limit]) if may_see_persons(key) else ()
+        spenders = read_spenders(session, named)
+    return EntryPage.cut(entries, limit, lambda entry: entry, spenders=list(spenders))
 
 
 @router.post(

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from datalens_service.api.deps import Caller, Services, ServicesDep
 from datalens_service.api.http.file_responses import file_response
+from datalens_service.api.http.threads import ThreadedRoute
 from datalens_service.api.openapi.document import file_content, problems
 from datalens_service.api.released_jobs import (
     IMAGES,
@@ -27,6 +28,7 @@ from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs.jobs import Job
 
 router = APIRouter(
+    route_class=ThreadedRoute,
     prefix="/v1/jobs/{job_id}",
     tags=["downloads"],
     default_response_class=Response,

@@ -5,6 +5,7 @@ from typing import Any, Final
 from fastapi import APIRouter
 
 from datalens_service.api.deps import ServicesDep
+from datalens_service.api.http.threads import ThreadedRoute
 from datalens_service.api.openapi import examples
 from datalens_service.api.openapi.document import form_body, ok, problems
 from datalens_service.api.schemas.classifiers import EncoderForm
@@ -12,7 +13,7 @@ from datalens_service.api.uploads.receiver import FILE_FIELD, EncoderUploadDep
 from datalens_service.models.encoders import OnnxEncoder
 from datalens_service.services import encoders
 
-router = APIRouter(prefix="/v1/encoders", tags=["datasets"])
+router = APIRouter(route_class=ThreadedRoute, prefix="/v1/encoders", tags=["datasets"])
 _FORM: Final[dict[str, Any]] = form_body(
     EncoderForm,
     FILE_FIELD,

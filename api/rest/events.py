@@ -12,9 +12,11 @@ from fastapi.responses import JSONResponse, StreamingResponse
 
 from datalens_service.api.deps import LARGEST, Limit, ObjectId, Services, ServicesDep
 from datalens_service.api.http.strictness import DIGITS
+from datalens_service.api.http.threads import ThreadedRoute
 from datalens_service.api.openapi.document import ok
 from datalens_service.api.schemas.jobs import EventPage, EventRead
 from datalens_service.store.jobs import events, jobs
+from datalens_service.store.patience import impatient
 
 MEDIA_TYPE: Final = "text/event-stream"
 HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -35,10 +37,15 @@ async def stream(
     yield f"retry: {RETRY_MILLISECONDS}\n\n"
     spoke = time.monotonic()
     while not services.stopping.is_set():
-        if not await anyio.to_thread.run_sync(is_admitted):
+        # It may last for days: it is patient with the database each time anew, as a loop is.
+        with impatient():
+            admitted = await anyio.to_thread.run_sync(is_admitted)
+        if not admitted:
             return
         news = partial(events.list_events, services.database, job_id, after=last, limit=_PAGE_SIZE)
-        for event in await anyio.to_thread.run_sync(news):
+        with impatient():
+            found = await anyio.to_thread.run_sync(news)
+        for event in found:
             last, spoke = event.seq, time.monotonic()
             data = EventRead.from_event(event, delta, slack).model_dump_json()
             yield f"id: {event.seq}\nevent: {event.type}\ndata: {data}\n\n"
@@ -50,7 +57,7 @@ async def stream(
         await asyncio.sleep(_POLL_SECONDS)
 
 
-router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"])
+router = APIRouter(route_class=ThreadedRoute, prefix="/v1/jobs/{job_id}", tags=["jobs"])
 _STREAM: Final = {MEDIA_TYPE: {"schema": {"type": "string"}}}
 
 

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response, status
 
 from datalens_service.api.deps import After, Caller, Limit, ObjectId, ServicesDep
 from datalens_service.api.http.file_responses import file_response
+from datalens_service.api.http.threads import ThreadedRoute
 from datalens_service.api.openapi import examples
 from datalens_service.api.openapi.document import file_content, form_body, ok, problems
 from datalens_service.api.released_jobs import IMAGES, SelectionDep, images_file
@@ -21,7 +22,7 @@ from datalens_service.services.synthetic_files import CARD, GENERATOR, USUAL_IMA
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs, released_models
 
-router = APIRouter(prefix="/v1/generators", tags=["generators"])
+router = APIRouter(route_class=ThreadedRoute, prefix="/v1/generators", tags=["generators"])
 _FORM: Final[dict[str, Any]] = form_body(
     GeneratorForm, FILE_FIELD, "A generator as `GET /v1/generators/{id}/file` gives it.", examples.GENERATOR_FORM
 )

@@ -9,12 +9,13 @@ from pydantic import BaseModel, Field
 
 from datalens_service.api.deps import Services, ServicesDep, caller
 from datalens_service.api.http import metrics
+from datalens_service.api.http.threads import ThreadedRoute
 from datalens_service.api.openapi.document import ok, problems
 from datalens_service.base.errors import StoreUnavailable
 from datalens_service.base.wording import speak
 from datalens_service.services.overview import overview
 
-router = APIRouter(tags=["health"])
+router = APIRouter(route_class=ThreadedRoute, tags=["health"])
 
 
 class Alive(BaseModel):

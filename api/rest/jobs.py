@@ -13,9 +13,10 @@ from datalens_service.api.openapi.document import ok, problems
 from datalens_service.api.schemas.common import Page, TrainingRequest
 from datalens_service.api.schemas.jobs import CloneRequest, JobRead
 from datalens_service.api.schemas.labels import JobChanges
+from datalens_service.api.security.permissions import show_submitter
 from datalens_service.base.errors import InvalidInput
 from datalens_service.base.fields import Moment
-from datalens_service.planning.expectations import check_utility
+from datalens_service.planning.advice import check_utility
 from datalens_service.services import encoders, pricing
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.submit_job import submit_job
@@ -99,7 +100,7 @@ def list_jobs(
     """Jobs of all datasets, or those that the filters leave."""
     which = JobFilter(key.tenant_id, dataset_id, state, method, search, created_after, created_before)
     page = jobs.list_jobs(services.database, which, limit=limit, cursor=after)
-    return Page.build(page, read_jobs(services, page.items))
+    return Page.build(page, read_jobs(services, key, page.items))
 
 
 @router.get(
@@ -108,12 +109,12 @@ def list_jobs(
     summary="Read a job's state, progress and spending",
     responses=ok(200, "The job.", headers=("Retry-After",)),
 )
-def get_job(job_id: ObjectId, services: ServicesDep, response: Response) -> JobRead:
+def get_job(job_id: ObjectId, services: ServicesDep, key: Caller, response: Response) -> JobRead:
     """`Retry-After` says when it is worth looking again; it is left out once the job has ended."""
     job = jobs.get(services.database, job_id)
     if not job.state.terminal:
         response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-    return _read_job(services, job)
+    return _read_job(services, key, job)
 
 
 @router.patch(
@@ -126,9 +127,10 @@ def update_job(
     job_id: ObjectId,
     changes: Annotated[JobChanges, Body(openapi_examples=examples.LABELS)],
     services: ServicesDep,
+    key: Caller,
 ) -> JobRead:
     """Labels are for finding a job again; it may have ended. They change no price and no result."""
-    return _read_job(services, labels.label_job(services.database, job_id, changes.changed()))
+    return _read_job(services, key, labels.label_job(services.database, job_id, changes.changed()))
 
 
 @router.post(
@@ -141,9 +143,9 @@ def update_job(
         **problems("state-conflict"),
     },
 )
-def cancel_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
+def cancel_job(job_id: ObjectId, services: ServicesDep, key: Caller) -> JobRead:
     """Its charges stay charged; the rest of its reservation returns when it has stopped."""
-    return _read_job(services, jobs.request_cancel(services.database, job_id))
+    return _read_job(services, key, jobs.request_cancel(services.database, job_id))
 
 
 @router.post(
@@ -156,9 +158,9 @@ def cancel_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
         **problems("state-conflict"),
     },
 )
-def pause_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
+def pause_job(job_id: ObjectId, services: ServicesDep, key: Caller) -> JobRead:
     """Reservation, checkpoint and released sums stay; ε does not depend on how often a job was paused."""
-    return _read_job(services, jobs.request_pause(services.database, job_id))
+    return _read_job(services, key, jobs.request_pause(services.database, job_id))
 
 
 @router.post(
@@ -168,11 +170,11 @@ def pause_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
     status_code=status.HTTP_202_ACCEPTED,
     responses={**ok(202, "It waits for a worker again."), **problems("state-conflict")},
 )
-def resume_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
+def resume_job(job_id: ObjectId, services: ServicesDep, key: Caller) -> JobRead:
     """Noisy sums that were drawn are replayed, not drawn again. A pause that has not begun yet is called off."""
     job = jobs.resume(services.database, job_id)
     services.dispatcher.submitted(job.id, job.queue)
-    return _read_job(services, job)
+    return _read_job(services, key, job)
 
 
 @router.post(
@@ -217,20 +219,21 @@ def _submitted(
         services.database,
         services.dispatcher,
         priced,
+        submitted_by=key.id,
         max_attempts=services.settings.max_attempts,
         idempotency_key=idempotency_key,
         priority=request.priority,
     )
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-    return _read_job(services, job)
+    return _read_job(services, key, job)
 
 
-def read_jobs(services: Services, found: Sequence[Job]) -> list[JobRead]:
-    """Return jobs as clients see them, with why they wait."""
+def read_jobs(services: Services, key: ApiKey, found: Sequence[Job]) -> list[JobRead]:
+    """Return jobs as a caller sees them, with why they wait."""
     reasons = explain_waiting(services.database, services.surroundings.faults, found)
-    return [JobRead.from_job(job, reasons.get(job.id)) for job in found]
+    return [JobRead.from_job(job, reasons.get(job.id), show_submitter(job, key)) for job in found]
 
 
-def _read_job(services: Services, job: Job) -> JobRead:
-    return read_jobs(services, [job])[0]
+def _read_job(services: Services, key: ApiKey, job: Job) -> JobRead:
+    return read_jobs(services, key, [job])[0]

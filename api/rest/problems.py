@@ -9,13 +9,14 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 from datalens_service.api.addresses import Link
+from datalens_service.api.http.threads import ThreadedRoute
 from datalens_service.api.openapi.document import ok
 from datalens_service.api.pages.views.rendering import page
 from datalens_service.api.problems.problem_types import PROBLEM_TYPES, ProblemType
 from datalens_service.base.copies import copied
 from datalens_service.base.errors import NotFound
 
-router = APIRouter(prefix="/problems", tags=["problems"])
+router = APIRouter(route_class=ThreadedRoute, prefix="/problems", tags=["problems"])
 
 
 class ProblemTypeRead(BaseModel):

@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect
 
 from datalens_service.api.deps import ObjectId, Services, ServicesDep, caller
 from datalens_service.api.http.strictness import DIGITS
+from datalens_service.api.http.threads import ThreadedRoute, run_in_thread
 from datalens_service.api.openapi.document import ok, problems
 from datalens_service.api.schemas.datasets import UploadRead
 from datalens_service.api.uploads import tus
@@ -23,7 +24,10 @@ from datalens_service.store.datasets import upload_room, upload_sessions
 from datalens_service.store.datasets.upload_sessions import PartialUpload
 
 router = APIRouter(
-    prefix=tus.PATH, tags=["uploads"], responses=problems("unauthorized", "store-unavailable", "internal-error")
+    route_class=ThreadedRoute,
+    prefix=tus.PATH,
+    tags=["uploads"],
+    responses=problems("unauthorized", "store-unavailable", "internal-error"),
 )
 
 _BODY: Final[dict[str, Any]] = {
@@ -169,9 +173,9 @@ async def append_to_upload(
     if request.headers.get("content-type", "") != tus.MEDIA_TYPE:
         raise HTTPException(415)
     expected = tus.parse_checksum(checksum)
-    known = await anyio.to_thread.run_sync(upload_sessions.get, services.database, upload_id)
+    known = await run_in_thread(upload_sessions.get, services.database, upload_id)
     with tus.locked_file(_folder(services) / known.id) as file:
-        upload = await anyio.to_thread.run_sync(upload_sessions.get, services.database, upload_id)
+        upload = await run_in_thread(upload_sessions.get, services.database, upload_id)
         if offset != upload.received:
             raise UploadOffsetMismatch(f"The next chunk begins at {upload.received}, not at {offset}.")
         chunk = tus.Chunk(file, upload, expected)

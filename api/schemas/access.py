@@ -1,13 +1,14 @@
 """API keys, the audit journal and usage, as requests and answers."""
 
 from datetime import datetime
-from typing import Self
+from typing import Final, Self
 
 from pydantic import BaseModel, Field
 
 from datalens_service.api.schemas.common import NumberedPage, listed
 from datalens_service.base.copies import copied
 from datalens_service.base.fields import Integer, Moment, Strict
+from datalens_service.proof.spenders import Actor
 from datalens_service.services.dataset_declaration import Label
 from datalens_service.store.access.access_log import AuditEntry
 from datalens_service.store.access.keys import ApiKey, KeyRequest
@@ -86,7 +87,7 @@ class AuditRead(BaseModel):
 
     seq: int
     at: datetime
-    actor: str = Field(description="Id of the API key.")
+    actor: str = Field(description="Id of the API key or person; `local` for a command on the machine.")
     action: str = Field(description="Operation of this API.")
     object_id: str | None = Field(description="The object that it changed or created.")
     outcome: int = Field(description="HTTP status.")
@@ -99,9 +100,17 @@ class AuditRead(BaseModel):
         return copied(cls, entry)
 
 
-class AuditPage(NumberedPage[AuditRead]):
-    """A page of the journal, oldest first."""
+OUTCOME: Final = r"^[1-5]([0-9]{2}|xx)$"
+"""Form of an outcome that is asked for."""
 
+
+class AuditPage(NumberedPage[AuditRead]):
+    """A page of the journal."""
+
+    next_cursor: int | None = Field(
+        description="Value of `after` for the next page, or, newest first, of `before`; null at the end for now."
+    )
+    actors: list[Actor] = Field(description="Names of the keys and persons of this page.")
     tenant_id: str
     head_hash: str = Field(description="Hash of the last entry; note it, and you will notice a rewritten journal.")
 

@@ -7,12 +7,13 @@ from pydantic import BaseModel, Field
 
 from datalens_service.api.addresses import Link
 from datalens_service.api.schemas.common import listed
-from datalens_service.api.schemas.jobs import JobError, ProgressRead
+from datalens_service.api.schemas.jobs import SUBMITTED_BY, JobError, ProgressRead
 from datalens_service.audits.audit import AuditResult
 from datalens_service.audits.request import AttackName, AuditRequest, InversionEffort, Target
 from datalens_service.base.clock import utc_now  # noqa: TID251 (an estimate is shown, and decides nothing)
 from datalens_service.base.copies import copied
 from datalens_service.base.wording import speak
+from datalens_service.proof.spenders import Actor
 from datalens_service.services.stored_requests import read_audit_request
 from datalens_service.store.jobs.audits import StoredAudit
 from datalens_service.store.jobs.jobs import JobState
@@ -51,6 +52,7 @@ class PrivacyAuditRead(BaseModel):
     progress: ProgressRead = Field(description="Progress as the number of trained models.")
     attempts: int
     cancel_requested: bool
+    submitted_by: Actor | None = Field(description=SUBMITTED_BY)
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
@@ -63,11 +65,12 @@ class PrivacyAuditRead(BaseModel):
     links: PrivacyAuditLinks
 
     @classmethod
-    def from_audit(cls, audit: StoredAudit, waiting: str | None = None) -> Self:
+    def from_audit(cls, audit: StoredAudit, waiting: str | None = None, submitted_by: Actor | None = None) -> Self:
         """Return an audit as clients see it.
 
         Args:
             waiting: The reason why it does not go on, for its reader's voice.
+            submitted_by: The key or person, for readers who may know it.
         """
         job, request = audit.job, read_audit_request(audit.job)
         base = f"/v1/audits/{job.id}"
@@ -79,6 +82,7 @@ class PrivacyAuditRead(BaseModel):
             progress=ProgressRead.from_progress(job.progress, left),
             waiting_reason=waiting and speak(waiting),
             error=JobError.from_error(job.error) if job.error else None,
+            submitted_by=submitted_by,
             result=None if audit.result is None else AuditResult.model_validate(audit.result),
             links=PrivacyAuditLinks(
                 self_=base,

@@ -8,10 +8,11 @@ from pydantic import BaseModel, Field
 
 from datalens_service.api.addresses import Link
 from datalens_service.base.copies import copied
-from datalens_service.base.fields import Flag, Integer, Stated, Strict
+from datalens_service.base.fields import Flag, Integer, Number, Stated, Strict
 from datalens_service.data.dataset import Schema
 from datalens_service.planning.reached import Comparison, Expectation
 from datalens_service.planning.requested_spec import RequestedSpec
+from datalens_service.planning.target import Target, find_target
 from datalens_service.privacy.accounting import stated_mu
 from datalens_service.privacy.budget_advice import advise
 from datalens_service.privacy.guarantee import PrivacyUnit, account_guarantee
@@ -178,6 +179,17 @@ class TrainingRequest(Strict):
     )
 
 
+class PlanRequest(TrainingRequest):
+    """A training request that is priced, and the accuracy that it should reach."""
+
+    accuracy: Number | None = Field(
+        default=None,
+        gt=0,
+        lt=100,
+        description="Wanted accuracy in percent: `target` then has the least ε that is expected to reach it.",
+    )
+
+
 class PlanRead(BaseModel):
     """The price of a job, of which nothing was reserved."""
 
@@ -190,11 +202,17 @@ class PlanRead(BaseModel):
     )
     expectation: Expectation | None = Field(default=None, description="The results of similar jobs, or a guess.")
     comparison: Comparison | None = Field(default=None, description="Every method that fits the images, at the same ε.")
+    target: Target | None = Field(default=None, description="What a wanted accuracy needs; null if none is wanted.")
 
     @classmethod
-    def from_priced(cls, priced: PricedRequest, prices: Prices) -> Self:
-        """The answer to a dry run, with times for a machine as fast as this one."""
-        expectation, comparison = prices.foresee(priced.spec, priced.schema)
+    def from_priced(cls, priced: PricedRequest, prices: Prices, accuracy: float | None = None) -> Self:
+        """The answer to a dry run, with times for a machine as fast as this one.
+
+        Raises:
+            UnreachableAccuracy: No ε is expected to reach the wanted accuracy.
+        """
+        asked, shares = (priced.spec, priced.schema), priced.class_shares
+        expectation, comparison = prices.foresee(*asked, shares)
         return copied(
             cls,
             priced,
@@ -203,6 +221,7 @@ class PlanRead(BaseModel):
             budget_after=BudgetRead.from_account(priced.account_after) if priced.fits else None,
             expectation=expectation,
             comparison=comparison,
+            target=None if accuracy is None else find_target(*asked, accuracy, shares),
         )
 
 

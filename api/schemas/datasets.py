@@ -14,6 +14,7 @@ from datalens_service.data.intake.sandbox.exchange import Counts
 from datalens_service.data.intake.untrusted.validation_errors import BadFile
 from datalens_service.data.notices import Notice
 from datalens_service.proof.hash_chain import Entry
+from datalens_service.proof.spenders import Spender
 from datalens_service.services.dataset_declaration import IDENTIFIER, BudgetForm, DatasetForm
 from datalens_service.services.upload_reports import ClassReview
 from datalens_service.store.datasets.datasets import DatasetState
@@ -162,6 +163,11 @@ Reason = Annotated[str, StringConstraints(strip_whitespace=True, min_length=10, 
 
 class EntryPage(NumberedPage[Entry]):
     """A page of the journal, oldest first."""
+
+    spenders: list[Spender] = Field(
+        description="Who submitted each job of these entries, for keys with `audit:read`; null where it was not "
+        "recorded. Empty for other keys. No seal covers it: the audit journal seals who submitted what."
+    )
 
 
 class RaiseRequest(Strict):

@@ -16,6 +16,7 @@ from datalens_service.base.wording import speak
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.accounting import Charge, stated_epsilon
+from datalens_service.proof.spenders import Actor
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.pricing import JobPrivacy
 from datalens_service.services.stored_requests import read_spec, stored_members
@@ -35,6 +36,9 @@ JOB_STATES: Final = {
     JobState.CANCELLED: "stopped on request; charges stay",
 }
 
+SUBMITTED_BY: Final = (
+    "The key or person that submitted it; for keys with `audit:read`. Null for others, and where it was not recorded."
+)
 
 _MINUTE: Final = 60
 
@@ -173,6 +177,7 @@ class JobRead(BaseModel):
     spec: TrainingSpec = Field(description="The request, with defaults filled in.")
     cost: PlanSummary = Field(description="The planned cost of the whole job.")
     privacy: JobPrivacy
+    submitted_by: Actor | None = Field(description=SUBMITTED_BY)
     created_at: datetime
     started_at: datetime | None
     released_at: datetime | None = Field(
@@ -194,11 +199,12 @@ class JobRead(BaseModel):
     links: JobLinks
 
     @classmethod
-    def from_job(cls, job: Job, waiting: str | None = None) -> Self:
+    def from_job(cls, job: Job, waiting: str | None = None, submitted_by: Actor | None = None) -> Self:
         """Return a job as clients see it.
 
         Args:
             waiting: The reason why it does not go on, for its reader's voice.
+            submitted_by: The key or person, for readers who may know it.
         """
         price = PlanSummary.model_validate(job.price)
         now = utc_now()
@@ -214,6 +220,7 @@ class JobRead(BaseModel):
             spec=read_spec(job),
             cost=price.spoken(),
             privacy=JobPrivacy.from_job(job, price),
+            submitted_by=submitted_by,
             estimated_finish_at=finish and finish.replace(second=0, microsecond=0),
             waiting_reason=waiting and speak(waiting),
             error=JobError.from_error(job.error) if job.error else None,

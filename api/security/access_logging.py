@@ -5,14 +5,15 @@ from functools import partial
 from typing import Any, Final
 
 import anyio
-import anyio.to_thread
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import Message, Receive, Scope, Send
 
 from datalens_service.api.http.middleware import Middleware
+from datalens_service.api.http.threads import run_at_once
 from datalens_service.api.problems.handlers import answer_withheld
 from datalens_service.api.security.permissions import find_rule
 from datalens_service.base.errors import StoreUnavailable
+from datalens_service.store import patience
 from datalens_service.store.access import access_log
 from datalens_service.store.access.tenants import OWNED
 
@@ -64,9 +65,10 @@ async def _note(scope: Scope, answer: Message) -> None:
         outcome=answer["status"],
         detail=f"made {made}" if named and made else "",
     )
-    # The action is noted, also if the client hangs up now.
-    with anyio.CancelScope(shield=True):
-        await anyio.to_thread.run_sync(note)
+    # The action is noted, also if the client hangs up now, or has waited long for the action.
+    left = max(patience.LEAST_SECONDS, patience.seconds_left(patience.SECONDS))
+    with anyio.CancelScope(shield=True), patience.impatient_in_all(left):
+        await run_at_once(note)
 
 
 def _object(path: dict[str, Any]) -> str | None:

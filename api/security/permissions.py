@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from datalens_service.base.errors import Forbidden
+from datalens_service.proof.spenders import Actor
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.access.roles import Role, Scope
+from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.schema.tables import DEFAULT_TENANT
 
 
@@ -65,8 +67,9 @@ RULES: Final[dict[str, Rule]] = {
     # Noted with its reason, in the transaction that raises.
     "raiseDatasetPrivacy": Rule(Scope.PRIVACY_RAISE, audited=False),
     "createPlan": Rule(Scope.JOBS_READ, audited=False),
-    "createJob": Rule(Scope.JOBS_WRITE, audited=False),
-    "cloneJob": Rule(Scope.JOBS_WRITE, audited=False),
+    # The ledger notes what was reserved, the audit journal by whom.
+    "createJob": Rule(Scope.JOBS_WRITE),
+    "cloneJob": Rule(Scope.JOBS_WRITE),
     "listJobs": Rule(Scope.JOBS_READ, audited=False),
     "getJob": Rule(Scope.JOBS_READ, audited=False),
     "listJobEvents": Rule(Scope.JOBS_READ, audited=False),
@@ -190,3 +193,13 @@ def check_may_see_private(key: ApiKey) -> None:
     """Refuse values that the guarantee does not cover to everybody but the owner."""
     if Scope.REPORTS_READ not in key.scopes:
         raise Forbidden("What is for the owner alone needs the scope reports:read; ask for ⟦to_share⟧.")
+
+
+def may_see_persons(key: ApiKey) -> bool:
+    """Return True for keys that may know who did what: those that may read the audit journal."""
+    return Scope.AUDIT_READ in key.scopes
+
+
+def show_submitter(job: Job, key: ApiKey) -> Actor | None:
+    """Return who submitted a job, for those who may know it; None for all others, and where it was not recorded."""
+    return job.submitted_by if may_see_persons(key) else None

@@ -22,6 +22,7 @@ from starlette.exceptions import HTTPException
 
 from datalens_service.api.deps import Services, ServicesDep, caller
 from datalens_service.api.http.strictness import as_request_errors, no_json, parsed, typed
+from datalens_service.api.http.threads import run_in_thread
 from datalens_service.api.schemas.classifiers import (
     EncoderForm,
     IndividualEpsilonForm,
@@ -78,7 +79,7 @@ def _build_receiver(form: type[Form], body: type[BaseModel] | None = None) -> Ca
             return
         tenant_id = _caller.tenant_id if form is DatasetForm else None
         room = _Room(services, request.headers.get("content-length", ""), tenant_id)
-        file, path = await anyio.to_thread.run_sync(room.open_file)
+        file, path = await run_in_thread(room.open_file)
         try:
             with file:
                 reader = FormReader(content_type, FILE_FIELD, file)

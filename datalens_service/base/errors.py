@@ -1,6 +1,7 @@
 """Every error this product raises on purpose.
 
-    DatalensError > InvalidInput > InvalidSpec > InvalidDelta, InfeasiblePlan, LowUtility
+    DatalensError > InvalidInput > InvalidSpec > InvalidDelta, InfeasiblePlan, LowUtility,
+                                                 UnreachableAccuracy
                     InvalidInput > InvalidDataset > PersonsInBothSplits
                     StoreUnavailable > InsufficientStorage
                     WorkerUnavailable > RankLost
@@ -66,6 +67,10 @@ class InfeasiblePlan(InvalidSpec, slug="epsilon-infeasible", title="The budget d
 
 class LowUtility(InvalidSpec, slug="low-utility", title="Of little use at this budget"):
     """At this budget noise drowns what images of a class have in common, and the request does not accept that."""
+
+
+class UnreachableAccuracy(InvalidSpec, slug="accuracy-unreachable", title="Not reachable in what was measured"):
+    """No ε is expected to reach the wanted accuracy."""
 
 
 class InvalidDataset(InvalidInput, slug="dataset-invalid", title="Not a usable labelled image set"):

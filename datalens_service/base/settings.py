@@ -323,7 +323,8 @@ class Settings(BaseSettings):
         if not parts.scheme.startswith("postgres"):
             return url
         named = parse_qs(parts.query, keep_blank_values=True)
-        if "sslmode" not in named and not _is_on_this_machine(parts, named):
+        # Whoever names an authority means it, also where a tunnel ends on this machine.
+        if "sslmode" not in named and ("sslrootcert" in named or not _is_on_this_machine(parts, named)):
             url = _with_parameter(url, "sslmode", "verify-full")
             named["sslmode"] = ["verify-full"]
         if named.get("sslmode") == ["verify-full"] and "sslrootcert" not in named:

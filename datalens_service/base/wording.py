@@ -110,6 +110,8 @@ TERMS: Final[dict[str, Term]] = {
     "spec.evaluation": _member("evaluation", "Measure how useful the images are"),
     "spec.device": _unlisted("device", "--device"),
     "spec.public_data": _member("public_data", "Start from public images"),
+    "spec.class_shares": _member("class_shares", "Frequencies of the classes"),
+    "spec.accuracy": _member("accuracy", "Wanted accuracy"),
     "spec.priority": _unlisted("priority", "--priority"),
     # Names, tags and notes of what there is.
     "labels.name": _member("name", "Name"),

@@ -15,6 +15,7 @@ from datalens_service.cli.commands import (
     demo,
     downloads,
     jobs,
+    journal,
     keys,
     plan,
     plugins,
@@ -104,6 +105,7 @@ for command in (
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(audits.app, name="audits")
 app.add_typer(datasets.app, name="datasets")
+app.add_typer(journal.app, name="journal")
 app.add_typer(keys.app, name="keys")
 app.add_typer(keys.tenants_app, name="tenants")
 keys.tenants_app.command()(tenants.export)

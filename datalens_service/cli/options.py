@@ -77,6 +77,10 @@ _of_preparation = partial(typer.Option, rich_help_panel="How to prepare images")
 AsJson = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout.")]
 
 Epsilon = Annotated[float, _of_spec("--epsilon", parser=parse_number, help="ε this job may spend.")]
+PlannedEpsilon = Annotated[
+    float | None,
+    _of_spec("--epsilon", parser=parse_number, help="ε this job may spend; left out, what --accuracy needs."),
+]
 Delta = Annotated[
     float | None, _of_spec("--delta", parser=parse_number, help="δ; left out, min(1e-5, n^-1.1). Must be below 1/n.")
 ]
@@ -116,6 +120,22 @@ Settings = Annotated[
         metavar="KEY=VALUE",
         help="A parameter of the method, for example top_k=100 or warm_start.subspace_dimensions=40, or of the "
         "evaluation: evaluation.epochs=8. encoder=FILE.onnx takes a public encoder from a file. Repeatable.",
+    ),
+]
+ClassShares = Annotated[
+    str | None,
+    _of_spec(
+        "--class-shares",
+        metavar="NUMBERS",
+        help="Frequencies of the classes in their order, as you declare them public: 85,10,5. Forecasts rest on them.",
+    ),
+]
+Accuracy = Annotated[
+    float | None,
+    typer.Option(
+        "--accuracy",
+        parser=parse_number,
+        help="Wanted percentage of right labels: find the least ε that is expected to reach it.",
     ),
 ]
 Seed = Annotated[
@@ -198,7 +218,7 @@ ClassesPerUnit = Annotated[
     int | None,
     _of_unit("--classes-per-unit", parser=build_integer_parser(1), help="Most classes of one group's images."),
 ]
-Unit = Annotated[str | None, _of_unit("--unit", help="Word for one group, for example patient.")]
+Unit = Annotated[str | None, _of_unit("--unit", help="What one group is called, for example patient.")]
 
 PublicTest = Annotated[
     bool,

@@ -27,6 +27,8 @@ from datalens_service.client import ClientError
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from datalens_service.client import Actor
+
 _MAX_LISTED_FILES: Final = 20
 
 Result: TypeAlias = "BaseModel | Mapping[str, Any]"
@@ -51,6 +53,11 @@ def show_items(
     listed = [_to_members(item) for item in items]
     table = [[item[column] or "" for column in columns] for item in listed] if rows is None else rows
     show({"items": listed}, format_table(columns, table), as_json=as_json)
+
+
+def name_actor(actor: "Actor | None") -> str:
+    """Name who did something, as far as the service says it."""
+    return "not recorded, or not for this key" if actor is None else actor.name or actor.id
 
 
 def say(what: str | Text) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from datalens_service.base.errors import InvalidInput, InvalidSpec
-from datalens_service.base.parsing import RefusedMember, json_value
+from datalens_service.base.parsing import RefusedMember, decimal_number, json_value
 from datalens_service.cli import options
 from datalens_service.cli.error_messages import describe_error
 
@@ -41,6 +41,27 @@ class MethodOptions:
     preset: options.PresetName = None
     settings: options.Settings = None
     purpose: options.Purpose = "look"
+    class_shares: options.ClassShares = None
+
+    def read_shares(self) -> tuple[float, ...] | None:
+        """Read the declared frequencies of the classes.
+
+        Raises:
+            InvalidSpec: One of them is no number.
+        """
+        if self.class_shares is None:
+            return None
+        try:
+            return tuple(decimal_number(share.strip()) for share in self.class_shares.split(","))
+        except ValueError as error:
+            raise InvalidSpec(f"--class-shares takes numbers with commas between: {error}") from None
+
+
+@dataclass(frozen=True)
+class PlanOptions(MethodOptions):
+    """The same of a plan, which may leave ε to the accuracy that is wanted."""
+
+    epsilon: options.PlannedEpsilon = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
@@ -92,7 +113,8 @@ class SpecOptions(MethodOptions):
         from datalens_service.planning.requested_spec import RequestedSpec
 
         stated = self._state({} if self.method is None else {"method": {"name": self.method}})
-        named = {} if self.preset is None else {"preset": self.preset}
+        named: dict[str, Any] = {} if self.preset is None else {"preset": self.preset}
+        named |= {} if self.class_shares is None else {"class_shares": self.read_shares()}
         request = stated | named | ({} if self.purpose == "look" else {"purpose": self.purpose})
         # A service may know presets that this version does not.
         _validate(stated if self.method is None else request, RequestedSpec)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from datalens_service.client.errors import ClientError, ServiceUnreachable
     from datalens_service.client.jobs import JobHandle
     from datalens_service.client.models import (
+        Actor,
         AuditInfo,
         BadFile,
         Budget,
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
         IndividualEpsilon,
         Job,
         Joined,
+        JournalEntry,
+        LedgerEntry,
         NoticeInfo,
         PlanInfo,
         PredictionInfo,
@@ -58,8 +61,8 @@ __getattr__ = load_names(
         "client": "Client",
         "errors": "ClientError ServiceUnreachable",
         "jobs": "JobHandle",
-        "models": "AuditInfo BadFile Budget ClassifierInfo Cost DatasetInfo "
-        "Event FileInfo ImageSchema IndividualEpsilon Job Joined "
+        "models": "Actor AuditInfo BadFile Budget ClassifierInfo Cost DatasetInfo "
+        "Event FileInfo ImageSchema IndividualEpsilon Job Joined JournalEntry LedgerEntry "
         "NoticeInfo PlanInfo PredictionInfo PredictionsInfo Receipt ReviewedClass "
         "ReviewInfo UploadedDataset UploadInfo ValidationInfo",
         "requests": "Audience ClassifierFormat Format",
@@ -69,6 +72,7 @@ __getattr__ = load_names(
 
 __all__ = [
     "DEFAULT_URL",
+    "Actor",
     "AsyncClient",
     "AsyncJobHandle",
     "Audience",
@@ -89,6 +93,8 @@ __all__ = [
     "Job",
     "JobHandle",
     "Joined",
+    "JournalEntry",
+    "LedgerEntry",
     "NoticeInfo",
     "PlanInfo",
     "PredictionInfo",

@@ -136,6 +136,9 @@ class AsyncClient(_Threads):
     cancel_audit = _awaited(Client.cancel_audit)
     wait_for_audit = _awaited(Client.wait_for_audit)
 
+    journal = _iterated(Client.journal)
+    ledger = _iterated(Client.ledger)
+
     async def jobs(self) -> AsyncIterator[AsyncJobHandle]:
         """Yield all jobs, newest first, fetched page by page."""
         async for job in self._iterate(self._target.jobs()):

@@ -8,10 +8,11 @@ from datalens_service.client.audits import AuditOperations
 from datalens_service.client.classifiers import ClassifierOperations
 from datalens_service.client.datasets import DatasetOperations
 from datalens_service.client.jobs import JobOperations
+from datalens_service.client.journals import JournalOperations
 from datalens_service.client.transport import Transport
 
 
-class Client(DatasetOperations, JobOperations, ClassifierOperations, AuditOperations):
+class Client(DatasetOperations, JobOperations, ClassifierOperations, AuditOperations, JournalOperations):
     """A connection to one service.
 
     Args:

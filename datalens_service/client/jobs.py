@@ -112,10 +112,15 @@ class JobOperations:
 
     _transport: Transport
 
-    def plan(self, dataset_id: str, spec: Spec) -> PlanInfo:
-        """Return what a job would cost; nothing is reserved."""
-        body = {"dataset_id": dataset_id, "spec": requests.encode_spec(spec)}
-        return self._transport.send("POST", "/v1/plans", PlanInfo, {"json": body})
+    def plan(self, dataset_id: str, spec: Spec, *, accuracy: float | None = None) -> PlanInfo:
+        """Return what a job would cost; nothing is reserved.
+
+        Args:
+            spec: A `TrainingSpec` or its JSON form.
+            accuracy: Wanted percentage of right labels: `target` then has the least ε that is expected to reach it.
+        """
+        body = {"dataset_id": dataset_id, "spec": requests.encode_spec(spec), "accuracy": accuracy}
+        return self._transport.send("POST", "/v1/plans", PlanInfo, {"json": requests.drop_unset(body)})
 
     def submit(
         self,

@@ -28,6 +28,42 @@ class _Ending(ResponseModel):
         return self.state in ENDED
 
 
+class Actor(ResponseModel):
+    """A key, or a person who signs in elsewhere. "local" is a command on the machine of the service."""
+
+    id: str
+    name: str | None
+
+
+class JournalEntry(ResponseModel):
+    """An entry of the audit journal: who did what to which object, and what came of it."""
+
+    seq: int
+    at: datetime
+    actor: str
+    actor_name: str | None = None
+    action: str
+    object_id: str | None
+    outcome: int
+    detail: str
+    previous_hash: str
+    hash: str
+
+
+class LedgerEntry(ResponseModel):
+    """An entry of the ledger of an account. `submitted_by` is for keys that may read the audit journal."""
+
+    seq: int
+    at: datetime
+    kind: str
+    job_id: str | None = None
+    submitted_by: Actor | None = None
+    step: int | None = None
+    label: str = ""
+    units: int
+    hash: str
+
+
 class Budget(ResponseModel):
     """The lifetime account of a dataset: spends rounded up, what remains rounded down."""
 
@@ -247,6 +283,8 @@ class Cost(ResponseModel):
     unit: str | None = None
     records_per_unit: int = 1
     guarantee: str = ""
+    risk: str = ""
+    phase_seconds: dict[str, float] = {}
     kept_bytes: int = 0
     warnings: tuple[str, ...] = ()
     rationale: str = ""
@@ -266,6 +304,10 @@ class Expectation(ResponseModel):
     class_averages_low: float = 0.0
     class_averages_high: float = 100.0
     guessing: float = 0.0
+    accuracy_middle: float = 0.0
+    averaged: bool = True
+    real_low: float = 0.0
+    real_high: float = 100.0
     looks: str | None = None
     verdict: str = ""
 
@@ -284,6 +326,20 @@ class Alternative(ResponseModel):
     looks: str | None
     training_seconds: float
     memory_bytes: int
+    accuracy_middle: float = 0.0
+    best_for_labels: bool = False
+
+
+class Target(ResponseModel):
+    """The least ε that is expected to reach a wanted accuracy."""
+
+    accuracy: float
+    epsilon: Stated
+    accuracy_low: float
+    accuracy_high: float
+    units: int | None
+    risk: str
+    sentence: str
 
 
 class Comparison(ResponseModel):
@@ -303,6 +359,7 @@ class PlanInfo(ResponseModel):
     budget_after: Budget | None
     expectation: Expectation | None = None
     comparison: Comparison | None = None
+    target: Target | None = None
 
 
 class Progress(ResponseModel):
@@ -346,6 +403,7 @@ class AuditInfo(_Ending):
     attacks: tuple[str, ...]
     references: int
     progress: Progress
+    submitted_by: Actor | None = None
     created_at: datetime
     finished_at: datetime | None
     waiting_reason: str | None = None
@@ -369,6 +427,7 @@ class Job(_Ending):
     spec: dict[str, Any]
     cost: Cost
     privacy: JobPrivacy
+    submitted_by: Actor | None = None
     created_at: datetime
     started_at: datetime | None
     released_at: datetime | None = None

@@ -41,6 +41,7 @@ from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.audits import StoredAudit
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.ledger.account_summary import entries, summarize_account
+from datalens_service.store.ledger.spenders import read_spenders
 from datalens_service.training import Result
 
 # A stated ε is rounded up to four digits and comes from charges rounded up to whole units.
@@ -94,8 +95,9 @@ def build_proof(database: Database, job_id: str, report: Report) -> AccountProof
     """Build what it takes to recompute the cost of a job whose releases are all made, and of its account."""
     dataset_id = jobs.get(database, job_id).dataset_id
     with database.session() as session:
-        account = summarize_account(session, dataset_id)
-        return build_account_proof(job_id, report, entries(session, dataset_id), account.epsilon, account.delta)
+        account, journal = summarize_account(session, dataset_id), entries(session, dataset_id)
+        spenders = read_spenders(session, (entry.job_id for entry in journal))
+        return build_account_proof(job_id, report, journal, account.epsilon, account.delta, spenders)
 
 
 def recomputed(privacy: PrivacyStatement) -> Recomputation:

@@ -24,7 +24,7 @@ import numpy as np
 from datalens_service.adapters.dispatch import Dispatcher
 from datalens_service.adapters.startup import start
 from datalens_service.base import logs
-from datalens_service.base.errors import InvalidInput, RankLost, StateConflict
+from datalens_service.base.errors import GpuMemoryTaken, InvalidInput, RankLost, StateConflict
 from datalens_service.base.process_group import SINGLE_PROCESS, ProcessGroup
 from datalens_service.base.settings import EmbeddedSettings, Settings
 from datalens_service.data.dataset import Split, Upload
@@ -37,6 +37,7 @@ from datalens_service.methods.voting.rivals import restate_rival
 from datalens_service.services.pricing import price_request
 from datalens_service.services.submit_job import submit_job
 from datalens_service.spec import TrainingSpec
+from datalens_service.store.access import access_log
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.artifacts import Artifact, ArtifactStore, Audience
@@ -136,13 +137,16 @@ class EmbeddedRun:
             if stored == request and job.state not in (JobState.FAILED, JobState.CANCELLED):
                 return job
         self._cancel_unfinished([job for job in existing if not job.state.terminal], priced.price.units, dataset.id)
-        return submit_job(self.database, Dispatcher(), priced, max_attempts=_MAXIMUM_ATTEMPTS)
+        return submit_job(
+            self.database, Dispatcher(), priced, submitted_by=access_log.LOCAL, max_attempts=_MAXIMUM_ATTEMPTS
+        )
 
     def run_job(self, job: Job, observe: Observer, process_group: ProcessGroup = SINGLE_PROCESS) -> Job:
         """Run or resume the job in this process and those it leads.
 
         Raises:
             ShutdownRequested: The job was interrupted and can be resumed.
+            GpuMemoryTaken: The same.
             KeyboardInterrupt: The same; the next start in this folder ends the lease, since this process may have been
                 interrupted in the middle of a transaction.
         """
@@ -153,7 +157,7 @@ class EmbeddedRun:
             return jobs.get(self.database, job.id)
         try:
             return execute(self.database, self.artifacts, self.settings, lease, observe, ReadyRanks(process_group))
-        except (ShutdownRequested, RankLost):
+        except (ShutdownRequested, RankLost, GpuMemoryTaken):
             leases.give_back(self.database, lease)
             raise
 

@@ -72,7 +72,10 @@ def enough_gpu_memory(needed: int, device: str) -> Generator[None]:
             raise
         total, ours = _read_left_by_others(device)
         if is_taken(needed, GpuMemory(total, ours)):
-            raise GpuMemoryTaken(TAKEN) from error
+            raise GpuMemoryTaken(
+                "Another program has the memory of the GPU that this job needs. The job can be resumed once enough is "
+                "free; what was charged stays charged."
+            ) from error
         gpu = f"it needs about {needed / 2**30:.1f} GiB of memory, and its GPU has {total / 2**30:.1f} GiB"
         raise OutOfMemory(f"The job did not fit: {gpu}. What was charged stays charged.") from error
 

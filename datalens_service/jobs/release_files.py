@@ -176,6 +176,7 @@ class SamplePreviews:
         artifacts: ArtifactStore,
         lease: Lease,
         seconds: float = 10.0,
+        *,
         credentials: ContentCredentials | None = None,
     ) -> None:
         self._artifacts = artifacts

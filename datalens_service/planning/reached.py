@@ -1,68 +1,10 @@
-"""Results of measured jobs, and expectations of planned ones."""
+"""Expectations of planned jobs, as plans state them."""
 
 import math
-import statistics
-from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.methods.expected_quality import Looks
-
-# Three seeds say little about their spread, one nothing: percentage points, and those times the root of the units, of
-# seeds of `python -m benchmarks.panel`.
-_LEAST_SPREAD: Final = 0.5
-_SPREAD_OF_ONE: Final = 150
-
-
-class Measured(BaseModel):
-    """A row of the table: jobs of one preset, size and ε."""
-
-    model_config = ConfigDict(frozen=True)
-
-    dataset: str
-    preset: str
-    method: str
-    units: int
-    epsilon: float
-    accuracies: tuple[float, ...]
-    training_seconds: float
-    calibration_seconds: float
-    synthetic_images: int
-    epochs: int = 0
-    judge: int = 1
-    commit: str
-    machine: str
-    channels: int = 1
-    side: int = 28
-    num_classes: int = 10
-    encoder: str | None = None
-
-    @property
-    def is_of_images(self) -> bool:
-        """Tell whether images were released, and not a classifier."""
-        return self.synthetic_images > 0
-
-    @property
-    def job(self) -> tuple[str, str, int, float]:
-        return self.dataset, self.preset, self.units, self.epsilon
-
-    def seconds_on(self, calibration_seconds: float | None) -> float:
-        """Return the seconds of training on a machine with that calibration; None: on the one that measured it."""
-        slower = calibration_seconds / self.calibration_seconds if calibration_seconds else 1.0
-        return self.training_seconds * slower
-
-    @property
-    def mean(self) -> float:
-        """Return the mean accuracy in percent."""
-        return statistics.mean(self.accuracies)
-
-    @property
-    def spread(self) -> float:
-        """Return the spread of the accuracy over seeds, in percentage points."""
-        measured = len(self.accuracies) > 1
-        return max(
-            _LEAST_SPREAD, statistics.stdev(self.accuracies) if measured else _SPREAD_OF_ONE / math.sqrt(self.units)
-        )
 
 
 def tell_range(low: float, high: float) -> str:
@@ -75,17 +17,24 @@ class Expectation(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    accuracy_low: float = Field(description="Percent, of harder images.")
-    accuracy_high: float = Field(description="Percent, of easier ones.")
-    measured: bool = Field(default=True, description="Whether such jobs were measured; false for a guess.")
-    class_averages_low: float = Field(default=0.0, description="Percent, of noisy class averages; always a guess.")
+    accuracy_low: float = Field(description="Percent of real images that are labelled rightly, of harder images.")
+    accuracy_middle: float = Field(default=0.0, description="The same, as likely to be missed as to be reached.")
+    accuracy_high: float = Field(description="The same, of easier images.")
+    averaged: bool = Field(
+        default=True,
+        description="Whether accuracies here are means over classes, because `class_shares` were not declared.",
+    )
+    measured: bool = Field(default=True, description="Whether facts lie among those measured; false for a guess.")
+    class_averages_low: float = Field(default=0.0, description="Percent, of noisy class averages.")
     class_averages_high: float = Field(default=100.0, description="The same, at most.")
-    guessing: float = Field(default=0.0, description="Percent of right labels by guessing, over equal classes.")
+    real_low: float = Field(default=0.0, description="Percent, of a classifier that learned from the real images.")
+    real_high: float = Field(default=100.0, description="The same, at most.")
+    guessing: float = Field(default=0.0, description="Percent, of always naming the most frequent class.")
     looks: Looks | None = Field(default=None, description="Looks of the images, if the method is known.")
     verdict: str = Field(default="", description="What to expect of the job, and what would improve it.")
     training_seconds: float = Field(
-        description="Processor seconds of training on one core of the machine that plans; "
-        "drawing and measuring the images come on top."
+        description="Processor seconds of training on one core of the machine that plans; `phase_seconds` of the cost "
+        "has all phases."
     )
     memory_bytes: int = Field(default=0, description="Approximate peak memory of the job's process.")
     disk_bytes: int = Field(
@@ -93,11 +42,6 @@ class Expectation(BaseModel):
     )
     basis: str = Field(description="What was measured, in a sentence.")
     warning: str = Field(description="What to change where such jobs are of little use; else empty.")
-
-    @property
-    def middle(self) -> float:
-        """Return the middle of the range, in percent."""
-        return (self.accuracy_low + self.accuracy_high) / 2
 
 
 class Alternative(BaseModel):
@@ -115,7 +59,11 @@ class Alternative(BaseModel):
     accuracy_low: float = Field(
         description="Percent of right labels, of the classifier or of one that learned from the images."
     )
+    accuracy_middle: float = 0.0
     accuracy_high: float
+    best_for_labels: bool = Field(
+        default=False, description="Whether it is a classifier that is expected to label better than images teach."
+    )
     measured: bool = Field(description="False for a guess.")
     looks: Looks | None = Field(description="Looks of the images; null for a classifier.")
     training_seconds: float

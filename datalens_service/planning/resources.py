@@ -10,8 +10,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.methods.base import Method
 from datalens_service.methods.registered import RegisteredMethod
 from datalens_service.methods.voting.voting_method import TeacherSettings
-from datalens_service.planning.curves import nearest_shape
-from datalens_service.planning.reached import Measured
+from datalens_service.planning.measured import Measured
 from datalens_service.spec import TrainingSpec
 
 _FASTEST_SECONDS: Final = 1.0
@@ -53,14 +52,22 @@ def expect_seconds(spec: TrainingSpec, schema: Schema, rows: Sequence[Measured],
     if not same:
         pixels = schema.dimensions / _DIMENSIONS_OF_OTHERS
         return max(_FASTEST_SECONDS, _SECONDS_OF_OTHERS * schema.num_units / _UNITS_OF_OTHERS * pixels)
-    near = nearest_shape(same, schema)
-    pixels = schema.dimensions / (near[0].side ** 2 * near[0].channels)
+    near = _find_nearest(same, schema)
+    pixels = schema.dimensions / near[0].dimensions
     units = min({row.units for row in near}, key=lambda known: abs(math.log(known / schema.num_units)))
     alike = [row for row in near if row.units == units]
     epsilon = min({row.epsilon for row in alike}, key=lambda known: abs(math.log(known / spec.epsilon)))
     longest = max(row.seconds_on(calibration) for row in alike if row.epsilon == epsilon)
     more = schema.num_units / units
     return max(_FASTEST_SECONDS, longest * (more if more > 1 else more**_FEWER) * max(1.0, pixels))
+
+
+def _find_nearest(rows: Sequence[Measured], schema: Schema) -> list[Measured]:
+    """Return the rows of images in as many colours, if there are any, of the nearest size."""
+    coloured = [row for row in rows if (row.channels > 1) == (schema.channels > 1)] or list(rows)
+    distance = {row.dimensions: abs(math.log(row.dimensions / schema.dimensions)) for row in coloured}
+    nearest = min(distance, key=lambda known: distance[known])
+    return [row for row in coloured if row.dimensions == nearest]
 
 
 def expect_memory(method: RegisteredMethod, schema: Schema) -> int:

@@ -14,7 +14,7 @@ from pydantic_core import from_json
 
 from datalens_service.base.errors import InvalidInput
 from datalens_service.data.intake.untrusted.zip_archive import starts_like_zip
-from datalens_service.proof.job_proof import ACCOUNT_FORMAT, PROOF_FILE, PROOF_FORMAT
+from datalens_service.proof.job_proof import ACCOUNT_FORMAT, EARLIER_ACCOUNT_FORMAT, PROOF_FILE, PROOF_FORMAT
 from datalens_service.proof.removal_receipt import RECEIPT_FORMAT
 
 _LARGEST_PROOF: Final = 2**28
@@ -52,7 +52,7 @@ def proof_format(content: bytes) -> str:
     """
     document = _json(content)
     format = document.get("format") if isinstance(document, dict) else None
-    if format not in (PROOF_FORMAT, ACCOUNT_FORMAT):
+    if format not in (PROOF_FORMAT, ACCOUNT_FORMAT, EARLIER_ACCOUNT_FORMAT):
         _refuse(_name_of_document(document))
     return str(format)
 

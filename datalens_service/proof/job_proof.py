@@ -1,8 +1,9 @@
 """The files that a succeeded job leaves for `datalens verify`, each for one audience.
 
     privacy.json         proof of one job: card, plan and the charges of that job. Anybody may have it.
-    account-proof.json   card, plan and the whole journal of the account that paid: for the owner alone, because it
-                         tells what other jobs spent, and whether another upload shares a record with this one.
+    account-proof.json   card, plan and the whole journal of the account that paid, with who submitted each job of it:
+                         for the owner alone, because it tells what others spent, and whether another upload shares a
+                         record with this one.
 
 No database here: the journal is handed in, and `proof_verification.py` reads nothing but a file.
 """
@@ -21,13 +22,15 @@ from datalens_service.mechanisms import PlannedRelease
 from datalens_service.privacy.accounting import Charge, stated_epsilon
 from datalens_service.proof.hash_chain import SPENDS, Balance, Entry, follow
 from datalens_service.proof.job_charges import LARGEST_UNITS, SealedCharge, chain_charges
+from datalens_service.proof.spenders import Spender
 from datalens_service.report.build import Report
 from datalens_service.report.card import Card
 from datalens_service.report.document import Product
 
 PROOF_FORMAT: Final = "datalens-bundle/2"
 PROOF_FILE: Final = "privacy.json"
-ACCOUNT_FORMAT: Final = "datalens-bundle/1"
+ACCOUNT_FORMAT: Final = "datalens-bundle/3"
+EARLIER_ACCOUNT_FORMAT: Final = "datalens-bundle/1"
 ACCOUNT_FILE: Final = "account-proof.json"
 
 
@@ -63,7 +66,7 @@ class JobProof(_Recomputable):
 
     @classmethod
     def from_account_proof(cls, account_proof: AccountProof) -> JobProof:
-        """Take the part of the owner's file that is about the job."""
+        """Take the part of the owner's file that is about the job; it names no key and no person."""
         charges = chain_charges(account_proof.job_id, account_proof.entries)
         return cls(
             product=account_proof.product,
@@ -127,10 +130,9 @@ class AccountFacts(Finite):
         )
 
 
-class AccountProof(_Recomputable):
-    """`account-proof.json`, and `privacy.json` of earlier versions. For the owner alone."""
+class _OfAccount(_Recomputable):
+    """The members that proofs of an account have."""
 
-    format: Literal["datalens-bundle/1"] = ACCOUNT_FORMAT
     account: AccountFacts
     entries: tuple[Entry, ...] = Field(min_length=1, description="The whole journal up to now, oldest first.")
 
@@ -143,18 +145,39 @@ class AccountProof(_Recomputable):
         )
 
 
-Proof = JobProof | AccountProof
+class EarlierAccountProof(_OfAccount):
+    """`account-proof.json` and `privacy.json` of earlier versions, which did not record who spent."""
+
+    format: Literal["datalens-bundle/1"] = EARLIER_ACCOUNT_FORMAT
+
+
+class AccountProof(_OfAccount):
+    """`account-proof.json`. For the owner alone."""
+
+    format: Literal["datalens-bundle/3"] = ACCOUNT_FORMAT
+    spenders: tuple[Spender, ...] = Field(
+        min_length=1, description="Who submitted each job of the journal; null where it was not recorded."
+    )
+
+
+Proof = JobProof | AccountProof | EarlierAccountProof
 """The proofs that `datalens verify` reads."""
 
 
 def build_account_proof(
-    job_id: str, report: Report, entries: Iterable[Entry], epsilon: float, delta: float
+    job_id: str,
+    report: Report,
+    entries: Iterable[Entry],
+    epsilon: float,
+    delta: float,
+    spenders: Iterable[Spender],
 ) -> AccountProof:
     """Put the owner's file of a job together; `JobProof.from_account_proof` makes the other one from it.
 
     Args:
         report: Report of the job, of which its card and the plan enter.
         entries: The whole journal of the account that paid, oldest first.
+        spenders: The submitter of each job that it names.
 
     Raises:
         LedgerCorrupt: The journal does not add up.
@@ -167,6 +190,7 @@ def build_account_proof(
         plan=report.method.plan,
         account=AccountFacts.from_balance(journal[0].account_id, epsilon, delta, follow(journal)),
         entries=journal,
+        spenders=tuple(spenders),
     )
 
 

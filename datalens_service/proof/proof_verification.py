@@ -39,9 +39,11 @@ from datalens_service.proof.input_file import proof_format
 from datalens_service.proof.job_charges import check_charges
 from datalens_service.proof.job_proof import (
     ACCOUNT_FORMAT,
+    EARLIER_ACCOUNT_FORMAT,
     PROOF_FORMAT,
     SIGNATURE,
     AccountProof,
+    EarlierAccountProof,
     ExpectedKey,
     JobProof,
     Payment,
@@ -82,6 +84,11 @@ NOT_VERIFIED_OF_ACCOUNT: Final = (
     *_NOT_VERIFIED,
     "That the chain was not rewritten as a whole: compare its head with one that you noted earlier.",
     "That other jobs of the account paid what their mechanisms cost: their own proofs say it.",
+)
+
+NOT_VERIFIED_OF_SPENDERS: Final = (
+    "That the named keys and persons submitted the jobs: the installation says so and signs it. Its audit journal "
+    "seals who did what."
 )
 
 
@@ -159,7 +166,7 @@ def _charge_chain(proof: JobProof) -> str:
     return f"{len(proof.charges):,} charges, each sealed onto the one before it; the last is {proof.head}."
 
 
-def _chain(proof: AccountProof) -> str:
+def _chain(proof: AccountProof | EarlierAccountProof) -> str:
     """Check that every entry seals the one before it, and that the last one is the head."""
     head, end = proof.account.head, follow(proof.entries)
     if (end.head_seq, end.head_hash) != (head.seq, head.hash):
@@ -169,7 +176,7 @@ def _chain(proof: AccountProof) -> str:
     return f"{head.seq:,} entries, each sealed onto the one before it; the last is {head.hash}."
 
 
-def _totals(proof: AccountProof) -> str:
+def _totals(proof: AccountProof | EarlierAccountProof) -> str:
     """Check that limit, reserved and charged units are the sums of the entries."""
     account, balance = proof.account, follow(proof.entries)
     if balance.budget != budget_label(account.epsilon, account.delta):
@@ -327,7 +334,18 @@ def _replace_one_epsilon(proof: Proof) -> str:
     return _recomputed("replacing a unit", releases, delta, privacy.epsilon_replace_one, exactly=False)
 
 
-def _lifetime_epsilon(proof: AccountProof) -> str:
+def _spenders(proof: AccountProof) -> str:
+    """Check that the file says of each job of the journal, and of no other, who submitted it."""
+    named = [spender.job_id for spender in proof.spenders]
+    if named != list(dict.fromkeys(entry.job_id for entry in proof.entries if entry.job_id is not None)):
+        raise LedgerCorrupt("The jobs whose submitters are named are not those of the entries.")
+    actors = {spender.submitted_by.id for spender in proof.spenders if spender.submitted_by is not None}
+    unknown = sum(spender.submitted_by is None for spender in proof.spenders)
+    said = f"{len(named):,} jobs, submitted by {len(actors):,} keys or persons"
+    return f"{said}; of {unknown:,} it was not recorded." if unknown else f"{said}."
+
+
+def _lifetime_epsilon(proof: AccountProof | EarlierAccountProof) -> str:
     account = proof.account
     spent = [GaussianReleases(1 / (account.charged_units * _UNIT), 1)] if account.charged_units else []
     delta = delta_beside(account.charged_slack, account.delta)
@@ -411,6 +429,12 @@ _OF_JOB: Final[dict[str, Callable[[Any], str]]] = {
     "job": _job_epsilon,
     "replace one": _replace_one_epsilon,
 }
+_OF_ACCOUNT: Final[dict[str, Callable[[Any], str]]] = {
+    "chain": _chain,
+    "totals": _totals,
+    **_OF_JOB,
+    "lifetime": _lifetime_epsilon,
+}
 _KINDS: Final = {
     PROOF_FORMAT: _Kind(
         "proof of one job, publishable", JobProof, {"chain": _charge_chain, **_OF_JOB}, NOT_VERIFIED_OF_JOB
@@ -418,7 +442,10 @@ _KINDS: Final = {
     ACCOUNT_FORMAT: _Kind(
         "journal of an account, for the owner",
         AccountProof,
-        {"chain": _chain, "totals": _totals, **_OF_JOB, "lifetime": _lifetime_epsilon},
-        NOT_VERIFIED_OF_ACCOUNT,
+        {**_OF_ACCOUNT, "spenders": _spenders},
+        (*NOT_VERIFIED_OF_ACCOUNT, NOT_VERIFIED_OF_SPENDERS),
+    ),
+    EARLIER_ACCOUNT_FORMAT: _Kind(
+        "journal of an account, for the owner", EarlierAccountProof, _OF_ACCOUNT, NOT_VERIFIED_OF_ACCOUNT
     ),
 }

@@ -11,8 +11,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from datalens_service.base.parsing import spell_number
 from datalens_service.privacy.guarantee import report_guarantee
+from datalens_service.privacy.risk import right_guesses
 from datalens_service.report.frameworks import FRAMEWORKS
-from datalens_service.report.summary import right_guesses
 
 View = Mapping[str, Any]
 

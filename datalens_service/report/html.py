@@ -16,6 +16,7 @@ from datalens_service.evaluation.metrics import METRICS
 from datalens_service.evaluation.metrics.fidelity import EXTRACTOR_TITLES
 from datalens_service.evaluation.settings import ExtractorKind
 from datalens_service.privacy.guarantee import report_guarantee
+from datalens_service.privacy.risk import right_guesses
 from datalens_service.report.attacks import AttackFinding, roc_curve
 from datalens_service.report.charts import (
     Bar,
@@ -28,7 +29,6 @@ from datalens_service.report.charts import (
 )
 from datalens_service.report.pictures import Pictures, neighbour_gallery, sample_gallery
 from datalens_service.report.privacy_statement import FormerTier, Tier, current_tier
-from datalens_service.report.summary import right_guesses
 
 # Columns of the table of releases; whatever else describes a mechanism is listed below its name.
 _COLUMNS: Final = frozenset(

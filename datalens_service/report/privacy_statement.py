@@ -32,6 +32,7 @@ from datalens_service.privacy.accounting import (
 )
 from datalens_service.privacy.guarantee import PrivacyUnit, job_guarantee
 from datalens_service.privacy.poisson_sampling import PoissonSampling
+from datalens_service.privacy.risk import membership_advantage
 from datalens_service.report import phrases
 from datalens_service.report.result_wording import choose_wording
 from datalens_service.report.spending import CurvePoint, SpendPoint, curve, spend_path
@@ -284,11 +285,6 @@ def true_positive_rate(mu: float, false_positive_rate: float, slack: float = 0.0
     Dong, Roth & Su 2022, Section 2: the Gaussian trade-off curve, Φ(Φ⁻¹(FPR) + μ); a slack adds to it.
     """
     return min(1.0, round_up(float(ndtr(ndtri(false_positive_rate) + mu)) + slack, 4))
-
-
-def membership_advantage(mu: float, slack: float = 0.0) -> float:
-    """Return the largest difference of true and false positive rate, 2Φ(μ/2) − 1 + slack, rounded up to four digits."""
-    return min(1.0, round_up(2 * float(ndtr(mu / 2)) - 1 + slack, 4))
 
 
 def _deltas(requested: float, num_units: int) -> dict[float, str]:

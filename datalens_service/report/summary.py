@@ -1,10 +1,10 @@
 """The meaning of a report, in sentences for somebody who has never heard of ε."""
 
 from collections.abc import Sequence
-from decimal import ROUND_CEILING, Decimal
 
 from datalens_service.data.export.pages import tell_accuracy
 from datalens_service.evaluation.measures import Measure
+from datalens_service.privacy.risk import right_guesses
 from datalens_service.report.privacy_statement import PrivacyStatement
 from datalens_service.report.result_wording import choose_wording
 
@@ -33,8 +33,3 @@ def summary(
 def usefulness(measures: Sequence[Measure], images: str = "synthetic") -> list[str]:
     """Summarize the figures that anybody may see; the verdict explains to the owner what they mean."""
     return [tell_accuracy({measure.name: measure.value for measure in measures}, images)]
-
-
-def right_guesses(advantage: float) -> str:
-    """Return right guesses out of 100 at a membership advantage, prior one half, rounded up to two digits."""
-    return f"{(50 + 50 * Decimal(repr(advantage))).quantize(Decimal('0.01'), ROUND_CEILING).normalize():f}"

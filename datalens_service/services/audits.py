@@ -72,6 +72,7 @@ def submit(
     tenant_id: str,
     request: AuditRequest,
     *,
+    submitted_by: str,
     max_attempts: int,
     idempotency_key: str | None = None,
 ) -> StoredAudit:
@@ -86,6 +87,7 @@ def submit(
         database,
         dataset_id=accepted.dataset_id,
         request=accepted.request.model_dump(mode="json"),
+        submitted_by=submitted_by,
         attacked_job_id=accepted.attacked_job_id,
         max_attempts=max_attempts,
         idempotency_key=idempotency_key,

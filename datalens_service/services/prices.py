@@ -13,7 +13,9 @@ from datalens_service.base.parsing import decimal_text
 from datalens_service.base.wording import Voice, current_voice, spoken_to
 from datalens_service.data.dataset import Schema
 from datalens_service.methods import Plan
-from datalens_service.planning.expectations import compare, expect, expect_phases, measure_machine
+from datalens_service.planning.expectations import Shares, compare, expect
+from datalens_service.planning.machine import measure_machine
+from datalens_service.planning.phases import expect_phases
 from datalens_service.planning.reached import Comparison, Expectation
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.spec import PlanSummary, TrainingSpec
@@ -46,9 +48,13 @@ class Prices:
         # Models are equal whether or not a member was named, but a method may fill in what was left out.
         return self._price(spec.model_dump_json(exclude_unset=True), spec, schema, delta)
 
-    def foresee(self, spec: TrainingSpec, schema: Schema) -> tuple[Expectation, Comparison]:
-        """Return what to expect of a job on a machine as fast as this one, and of other methods at its ε."""
-        return self._foresee(spec, schema, current_voice())
+    def foresee(self, spec: TrainingSpec, schema: Schema, shares: Shares = None) -> tuple[Expectation, Comparison]:
+        """Return what to expect of a job on a machine as fast as this one, and of other methods at its ε.
+
+        Args:
+            shares: Declared frequencies of the classes.
+        """
+        return self._foresee(spec, schema, shares and tuple(shares), current_voice())
 
 
 def _price(_stated: str, spec: TrainingSpec | RequestedSpec, schema: Schema, delta: float) -> Price:
@@ -66,6 +72,7 @@ def _with_delta(spec: TrainingSpec, delta: float) -> TrainingSpec:
     return spec.model_copy(update={"delta": delta})
 
 
-def _foresee(spec: TrainingSpec, schema: Schema, voice: Voice) -> tuple[Expectation, Comparison]:
+def _foresee(spec: TrainingSpec, schema: Schema, shares: Shares, voice: Voice) -> tuple[Expectation, Comparison]:
+    asked = (spec, schema, measure_machine(), shares)
     with spoken_to(voice):
-        return expect(spec, schema, measure_machine()), compare(spec, schema, measure_machine())
+        return expect(*asked), compare(*asked)

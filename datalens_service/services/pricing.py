@@ -50,6 +50,11 @@ class PricedRequest:
         return self.account.covers(self.plan.charge())
 
     @property
+    def class_shares(self) -> tuple[float, ...] | None:
+        """The declared frequencies of the classes; None where nothing was declared."""
+        return self.asked.class_shares if isinstance(self.asked, RequestedSpec) else None
+
+    @property
     def account_after(self) -> AccountSummary:
         """The account once the plan is reserved."""
         return self.account.with_reserved(self.plan.charge())

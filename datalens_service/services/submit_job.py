@@ -14,6 +14,7 @@ def submit_job(
     dispatcher: Dispatcher,
     priced: PricedRequest,
     *,
+    submitted_by: str,
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
     idempotency_key: str | None = None,
     priority: int = DEFAULT_PRIORITY,
@@ -21,6 +22,7 @@ def submit_job(
     """Accept a job at its price. Its row and its reservation are written in one transaction.
 
     Args:
+        submitted_by: Id of the key or person, as the audit journal names them.
         max_attempts: Lost workers in a row without a stored step before it fails.
         idempotency_key: Chosen by the client; the same key with the same request is the same job.
 
@@ -36,6 +38,7 @@ def submit_job(
         price=priced.price.model_dump(mode="json"),
         plan=priced.plan,
         units=priced.price.units,
+        submitted_by=submitted_by,
         max_attempts=max_attempts,
         idempotency_key=idempotency_key,
         queue=dispatcher.queue(priced.spec.device),

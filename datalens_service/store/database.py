@@ -33,7 +33,6 @@ from datalens_service.base.errors import InvalidInput, StoreUnavailable
 from datalens_service.store import patience
 from datalens_service.store.charge_log import ChargeLog, LogIndex
 from datalens_service.store.database_errors import READ_ONLY, translate
-from datalens_service.store.patience import is_impatient
 from datalens_service.store.schema import new_database
 from datalens_service.store.schema.tables import Base
 
@@ -167,12 +166,14 @@ class Database:
     @contextmanager
     def _alone(self) -> Generator[float]:
         """The turn of this thread to write, and how long it may still wait for writers of other processes."""
-        seconds = patience.SECONDS if is_impatient() else _BUSY_SECONDS
+        seconds = patience.seconds_left(_BUSY_SECONDS)
         if self._turn is None:
             yield seconds
             return
         deadline = time.monotonic() + seconds
-        if not self._turn.acquire(timeout=seconds):
+        with patience.waiting():
+            taken = self._turn.acquire(timeout=seconds)
+        if not taken:
             raise StoreUnavailable("The database is busy with other writes, so nothing happened; repeat.")
         try:
             yield max(0.0, deadline - time.monotonic())
@@ -338,7 +339,8 @@ def _begin_sqlite(begin: str, connection: Connection) -> None:
     cursor = connection.connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout={round(1000 * options.get(_WAIT, _BUSY_SECONDS))}")
     cursor.close()
-    connection.exec_driver_sql(options.get(_BEGIN, begin))
+    with patience.waiting():
+        connection.exec_driver_sql(options.get(_BEGIN, begin))
 
 
 def _check_settings(connection: Connection) -> None:

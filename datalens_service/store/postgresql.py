@@ -25,6 +25,9 @@ from datalens_service.store.patience import is_impatient
 
 _SILENCE_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 2
+_LEAST_SECONDS: Final = 0.05
+"""Bound of who has no patience left; PostgreSQL reads 0 as none."""
+_NOTABLE_SECONDS: Final = 0.5
 _LONGEST_SECONDS: Final = 40.0
 """Longest silence of one connection to a server that answers others; no lock is waited for so long."""
 
@@ -51,8 +54,9 @@ class DatabaseServer:
             PoolTimeout: All are in use.
         """
         self._check()
-        seconds = patience.SECONDS if is_impatient() else self._seconds
-        if not self._free.acquire(timeout=seconds):
+        with patience.waiting():
+            free = self._free.acquire(timeout=patience.seconds_left(self._seconds))
+        if not free:
             raise PoolTimeout
         try:
             self._check()
@@ -73,7 +77,8 @@ class DatabaseServer:
         if self._silent.is_set():
             raise psycopg.errors.ConnectionTimeout("the server is silent")
         try:
-            return _Connection.to(self, {**parameters, "connect_timeout": _LOOK_SECONDS})
+            with patience.waiting():
+                return _Connection.to(self, {**parameters, "connect_timeout": _LOOK_SECONDS})
         except psycopg.errors.ConnectionTimeout:
             self._note_silence(parameters)
             raise
@@ -117,6 +122,8 @@ class _Connection(psycopg.Connection[Any]):
 
     _server: DatabaseServer
     _parameters: dict[str, Any]
+    _bound = float("inf")
+    """Seconds that the present transaction waits for a lock."""
 
     @classmethod
     def to(cls, server: DatabaseServer, parameters: dict[str, Any]) -> Self:
@@ -139,20 +146,34 @@ class _Connection(psycopg.Connection[Any]):
             self.prepare_threshold = None
 
     def _start_query(self) -> PQGen[None]:
-        """As the driver does; the impatient wait less for locks, also when they read, without a message more."""
-        begins = not self.autocommit and self.pgconn.transaction_status == TransactionStatus.IDLE
-        if not begins or not is_impatient():
+        """As the driver does; the impatient wait less for locks, also when they read.
+
+        A transaction begins with that, without a message more. A further one tells what statements have left of it.
+        """
+        begins = self.pgconn.transaction_status == TransactionStatus.IDLE
+        if self.autocommit or not is_impatient():
             yield from super()._start_query()
             return
-        bounded = f"; SET LOCAL lock_timeout = '{patience.SECONDS}s'".encode()
-        self.pgconn.send_query(self._get_tx_start_command() + bounded)
+        left = max(_LEAST_SECONDS, patience.seconds_left(_LEAST_SECONDS))
+        if begins:
+            yield from self._send(self._get_tx_start_command() + b"; " + self._bound_locks(left))
+        elif self.pgconn.transaction_status == TransactionStatus.INTRANS and left < self._bound - _NOTABLE_SECONDS:
+            yield from self._send(self._bound_locks(left))
+
+    def _bound_locks(self, seconds: float) -> bytes:
+        self._bound = seconds
+        return f"SET LOCAL lock_timeout = {round(1000 * seconds)}".encode()
+
+    def _send(self, commands: bytes) -> PQGen[None]:
+        self.pgconn.send_query(commands)
         for result in (yield from generators.execute(self.pgconn)):
             if result.status != ExecStatus.COMMAND_OK:
                 raise psycopg.errors.error_from_result(result)
 
     def wait(self, gen: PQGen[_T], *arguments: Any, **options: Any) -> _T:
         """Wait as the driver does, which resumes `gen` ten times a second whether or not anything came."""
-        return super().wait(self._attended(gen) if is_impatient() else gen, *arguments, **options)
+        with patience.waiting():
+            return super().wait(self._attended(gen) if is_impatient() else gen, *arguments, **options)
 
     def _attended(self, gen: PQGen[_T]) -> PQGen[_T]:
         began = looked = time.monotonic()

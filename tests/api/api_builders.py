@@ -152,7 +152,9 @@ def one_of_everything(client: Any, services: Services, dataset_id: str, folder: 
     delivery = webhooks.list_deliveries(services.database, hook.id).items[0]
     key, _ = keys.create(services.database, "second")
     upload = client.post("/v1/uploads", headers={"Upload-Length": "8", "Tus-Resumable": "1.0.0"})
-    audit = audits.create(services.database, dataset_id=dataset_id, request=REHEARSAL, attacked_job_id=job_id)
+    audit = audits.create(
+        services.database, dataset_id=dataset_id, request=REHEARSAL, submitted_by="key_test", attacked_job_id=job_id
+    )
     return {
         "audit_id": audit.job.id,
         "dataset_id": dataset_id,

@@ -106,6 +106,7 @@ def test_what_touches_private_data_keys_and_releases_is_noted(
     page = client.get("/v1/audit").json()
     assert [(item["action"], item["object_id"], item["outcome"]) for item in page["items"]] == [
         ("createDataset", dataset_id, 201),
+        ("createJob", job_id, 202),
         ("getJobReport", job_id, 200),
         ("createApiKey", key_id, 201),
         ("getJobReport", "job_of_nobody", 404),
@@ -114,7 +115,7 @@ def test_what_touches_private_data_keys_and_releases_is_noted(
     [actor] = {item["actor"] for item in page["items"]}
     assert actor == keys.list_keys(services.database)[0].id != key_id
     assert page["head_hash"] == page["items"][-1]["hash"]
-    assert access_log.verify(services.database, "default") == 5
+    assert access_log.verify(services.database, "default").seq == 6
     rest = client.get("/v1/audit", params={"after": 3, "limit": 1}).json()
     assert ([item["seq"] for item in rest["items"]], rest["next_cursor"]) == ([4], 4)
 
@@ -138,6 +139,7 @@ def test_what_was_created_is_noted_by_its_id(client: TestClient, dataset_id: str
 def noted_creations(client: TestClient, dataset_id: str, tmp_path: Path) -> dict[str, tuple[str, str]]:
     """Object and detail that every operation which creates something must have in the journal."""
     job_id = released(client, tmp_path, dataset_id)
+    clone = client.post(f"/v1/jobs/{job_id}:clone").json()
     upload_id = uploaded(client, npz())
     key = made(client)["key"]
     rotated = client.post(f"/v1/api-keys/{key['id']}:rotate").json()["key"]
@@ -156,6 +158,8 @@ def noted_creations(client: TestClient, dataset_id: str, tmp_path: Path) -> dict
     return {
         "createDataset": (larger, ""),
         "createDatasetFromUpload": (made_of.json()["id"], ""),
+        "createJob": (job_id, ""),
+        "cloneJob": (job_id, f"made {clone['id']}"),
         "createUpload": (upload_id, ""),
         "createApiKey": (key["id"], ""),
         "rotateApiKey": (key["id"], f"made {rotated['id']}"),

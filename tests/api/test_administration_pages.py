@@ -36,7 +36,7 @@ def test_keys_are_listed_with_their_state_and_without_what_opens_the_door(
         session.execute(update(ApiKeyRow).where(ApiKeyRow.id == old.id).values(expires_at=past))
     revoked = keys.create(services.database, KeyRequest("gone"))[0]
     keys.revoke(services.database, revoked.id)
-    page = owner.get("/keys").text
+    page = owner.get("/keys").text + owner.get("/keys?ended=true").text
     assert "<script>alert" not in page
     assert f"DELETE /v1/api-keys/{hostile.id}" in page
     assert f"DELETE /v1/api-keys/{revoked.id}" not in page
@@ -71,7 +71,7 @@ def test_a_new_secret_signs_what_waits_and_the_old_one_is_gone(client: TestClien
     webhooks.send_test(services.database, hook.id)
     (claimed,) = webhooks.claim_due(services.database)
     assert claimed.secret == answer.json()["secret"] != old
-    assert access_log.list_latest(services.database, DEFAULT_TENANT)[0].action == "rotateWebhookSecret"
+    assert access_log.list_latest(services.database, DEFAULT_TENANT)[0][0].action == "rotateWebhookSecret"
 
 
 def test_the_journal_names_people_and_pages_backwards(owner: TestClient, services: Services) -> None:
@@ -79,10 +79,10 @@ def test_the_journal_names_people_and_pages_backwards(owner: TestClient, service
     for actor in [*["local"] * 60, maria]:
         access_log.note(services.database, DEFAULT_TENANT, actor=actor, action="x", object_id=None, outcome=404)
     page = owner.get("/journal").text
-    assert all(text in page for text in ("Maria", "404", "/journal?before=12"))
+    assert all(text in page for text in ("Maria", "404", "before=12"))
     older = owner.get("/journal?before=12").text
-    assert ">11</th>" in older
-    assert ">12</th>" not in older
+    assert ">11</td>" in older
+    assert ">12</td>" not in older
     assert "before=" not in older
     assert owner.get("/journal?before=0").status_code == 422
     assert re.search(r'<time datetime="[^"]+" data-utc>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC</time>', page)

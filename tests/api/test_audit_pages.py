@@ -24,7 +24,9 @@ def job_id(client: TestClient, dataset_id: str, tmp_path: Path) -> str:
 @pytest.fixture
 def audit_id(services: Services, dataset_id: str, job_id: str) -> str:
     request = {"target": {"kind": "released", "job_id": job_id}, "attacks": ["loss_threshold"]}
-    audit = audits.create(services.database, dataset_id=dataset_id, request=request, attacked_job_id=job_id)
+    audit = audits.create(
+        services.database, dataset_id=dataset_id, request=request, submitted_by="key_test", attacked_job_id=job_id
+    )
     lease = claimed(services, audit.job.id)
     audits.store_result(services.database, lease, found_by_attacks(CANARY), b"\x89PNG")
     leases.finish(services.database, lease, JobState.SUCCEEDED)
@@ -72,7 +74,7 @@ def test_a_waiting_audit_has_a_page_and_the_curve_of_none(
 ) -> None:
     sign_in(client)
     assert "No attack was tried." in client.get(f"/jobs/{job_id}").text, "without an audit"
-    audit = audits.create(services.database, dataset_id=dataset_id, request=REHEARSAL)
+    audit = audits.create(services.database, dataset_id=dataset_id, request=REHEARSAL, submitted_by="key_test")
     page = client.get(f"/audits/{audit.job.id}")
     assert page.status_code == 200, page.text
     assert "Waiting" in page.text

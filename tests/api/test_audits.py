@@ -92,7 +92,13 @@ def with_canary(services: Services, dataset_id: str, attacked_job_id: str | None
     """A finished audit whose figures nothing else has."""
     spec = {"method": {"name": "moments"}, "epsilon": 1.0}
     request = {"target": {"kind": "rehearsal", "dataset_id": dataset_id, "spec": spec}}
-    audit = audits.create(services.database, dataset_id=dataset_id, request=request, attacked_job_id=attacked_job_id)
+    audit = audits.create(
+        services.database,
+        dataset_id=dataset_id,
+        request=request,
+        submitted_by="key_test",
+        attacked_job_id=attacked_job_id,
+    )
     lease = claimed(services, audit.job.id)
     audits.store_result(services.database, lease, found_by_attacks(CANARY), PICTURE)
     leases.finish(services.database, lease, JobState.SUCCEEDED)

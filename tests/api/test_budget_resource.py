@@ -61,7 +61,7 @@ def test_raising_is_on_both_journals_and_makes_room(client: TestClient, dataset_
     [entry] = [entry for entry in entries if entry["kind"] == EntryKind.RAISE]
     assert entry["label"].startswith("epsilon=12.0 delta=")
     assert REASON not in str((account, entries)), "the journal of the account is public"
-    noted = client.get("/v1/audit").json()["items"][-1]
+    [noted] = [one for one in client.get("/v1/audit").json()["items"] if one["action"] == "raiseDatasetPrivacy"]
     assert (noted["action"], noted["object_id"]) == ("raiseDatasetPrivacy", dataset_id)
     assert noted["detail"].startswith("epsilon 10 to 12 at delta 1e-5: ")
     assert noted["detail"].endswith(REASON)

@@ -134,7 +134,7 @@ def test_the_operator_sets_them_at_the_command_line(services: Services, settings
     assert command() == command("--no-limits", "--bytes", "1000000", "--datasets", "7", "--jobs", "3")
     command("--no-limits")
     assert quotas.read(services.database, DEFAULT_TENANT) == Quotas()
-    noted = [one for one in access_log.list_latest(services.database, DEFAULT_TENANT) if one.action == "setQuotas"]
+    noted = [one for one in access_log.list_latest(services.database, DEFAULT_TENANT)[0] if one.action == "setQuotas"]
     assert [(one.actor, one.detail) for one in noted][:2] == [
         ("local", "none"),
         ("local", "bytes 1000000, datasets 7, jobs 3"),

@@ -1,6 +1,7 @@
 """Without a mouse, without light, without a connection, without a session."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,34 @@ def test_a_lost_connection_is_said_and_the_next_try_works(owner: Visitor, upload
     page.get_by_label("ε this job may spend", exact=True).fill("0.6")
     expect(page.locator(".leaves")).to_be_visible()
     expect(offer).to_contain_text("%")
+
+
+def test_a_wanted_accuracy_says_the_epsilon_that_it_needs_and_the_classifier_stands_first_for_labels(
+    owner: Visitor, upload: Path
+) -> None:
+    page = owner.page
+    page.goto(f"/datasets/{owner.upload(upload)}/new-job")
+    owner.priced()
+    wanted, epsilon = page.locator("#accuracy"), page.get_by_label("ε this job may spend", exact=True)
+    rows = page.locator(".offers tbody tr")
+    places = [rows.nth(place).get_attribute("data-offer") for place in range(rows.count())]
+    wanted.fill("50")
+    expect(page.locator("#target")).to_contain_text("of 100 guesses", ignore_case=True)
+    page.locator("#target button").click()
+    expect(page.locator("#target")).to_be_visible()
+    expect(page.locator("#target button")).to_have_count(0)
+    assert float(epsilon.input_value()) != 1.0
+    wanted.fill("99.9")
+    expect(page.locator("#target")).to_contain_text("not reachable in what was measured")
+    expect(page.locator(".leaves")).to_be_visible()
+    wanted.fill("")
+    page.get_by_role("radio", name="Best for training").check()
+    expect(page.locator("#verdict")).to_contain_text(re.compile("^If labels are all you need"))
+    expect(rows.first).to_have_attribute("data-offer", "classifier")
+    page.get_by_role("radio", name="Best-looking").check()
+    expect(rows.first).to_have_attribute("data-offer", "auto")
+    owner.priced()
+    assert [rows.nth(place).get_attribute("data-offer") for place in range(rows.count())] == places
 
 
 # Lets the test know when the page has read an answer.

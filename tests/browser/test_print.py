@@ -1,12 +1,14 @@
 """A printed report begins with a summary of at most three pages."""
 
 import re
+from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Browser, Page
 
 from datalens_service.evaluation.measures import ClassFigure, Measure
-from datalens_service.report.build import Report
+from datalens_service.report.build import Report, owner_view
+from datalens_service.report.evidence import evidence_page
 from report_pages import owner_html, releasable_html
 from tests.evaluation.conftest import CLASS_NAMES, report
 
@@ -49,3 +51,24 @@ def test_the_summary_comes_first_and_has_three_pages_at_most(chromium: Browser, 
     assert whole == summary + count_pages(page)
     assert page.locator("main > *").first.get_attribute("class") == "summary"
     page.close()
+
+
+@pytest.mark.parametrize(
+    "render", [owner_html, lambda report: evidence_page(owner_view(report))], ids=["report", "evidence"]
+)
+def test_sentences_in_tables_have_the_width_of_a_phone(chromium: Browser, render: Callable[[Report], str]) -> None:
+    page = chromium.new_page(viewport={"width": 390, "height": 844})
+    page.set_content(render(full_report()))
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    cells = page.locator("table.sentences td:not(:empty)")
+    assert cells.count() > 5
+    assert min(cells.nth(number).bounding_box()["width"] for number in range(cells.count())) > 300
+
+
+def test_the_evidence_file_prints_on_a_few_pages_and_cuts_no_row(chromium: Browser) -> None:
+    page = chromium.new_page()
+    page.set_content(evidence_page(owner_view(full_report())))
+    assert 3 <= count_pages(page) <= 10
+    page.emulate_media(media="print")
+    broken = "[...document.querySelectorAll('tr')].filter(row => getComputedStyle(row).breakInside !== 'avoid').length"
+    assert page.evaluate(broken) == 0

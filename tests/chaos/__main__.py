@@ -22,6 +22,7 @@ from deployments.stack import CeleryStack
 
 from .audit import audit
 from .faults import RECOVERY_SECONDS, Chaos, Fault
+from .lost import NOTHING
 from .named_faults import FAULTS
 
 _SPEC: dict[str, Any] = {**VOTES, "method": {**VOTES["method"], "steps": 100}}
@@ -74,6 +75,7 @@ def _make_named_faults(names: list[str]) -> int:
         with tempfile.TemporaryDirectory(prefix="dlchaos", dir=roomy_memory()) as folder:
             began = time.monotonic()
             figures = FAULTS[name](Path(folder))
+        figures["passed"] = figures["passed"] and figures.get("lost", NOTHING) == NOTHING
         print_result({**provenance(), "fault": name, "took_seconds": round(time.monotonic() - began), **figures})
         passed = passed and figures["passed"]
     return 0 if passed else 1

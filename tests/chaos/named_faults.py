@@ -16,11 +16,14 @@ from deployments.deployment import QUICK
 from deployments.stack import CeleryStack
 from disks import small_disk
 
+from .limits import announced_uploads, exceeded_quotas, revoked_key, unfinished_heads, wrong_keys
 from .load import load
+from .operation import dead_workers, differing_clock, full_broker, one_stop
 from .restored import failover, restored_backup
 from .rolling import rolling_upgrade
-from .served import LONG, Figures, ask, read, read_books, served, submit, summarize
+from .served import LONG, Figures, ask, find_faketime, read, read_books, served, submit, summarize
 from .stressed import behind_pgbouncer, locked_table, many_records, silent_receiver
+from .transport import wrong_authority
 from .upgrade import upgrade
 from .uploads import large_upload
 
@@ -144,9 +147,7 @@ def wrong_clocks(folder: Path) -> Figures:
     Raises:
         FileNotFoundError: The Debian package faketime is not installed.
     """
-    library = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
-    if library is None:
-        raise FileNotFoundError("install the Debian package faketime")
+    library = find_faketime()
     clocks = [folder / name for name in ("ahead", "behind")]
     with served(folder) as stack:
         stack.kill_worker(stack.workers[0])
@@ -197,5 +198,15 @@ FAULTS: dict[str, Callable[[Path], Figures]] = {
     "behind PgBouncer": behind_pgbouncer,
     "silent receiver": silent_receiver,
     "many records": many_records,
+    "announced uploads": announced_uploads,
+    "exceeded quotas": exceeded_quotas,
+    "wrong keys": wrong_keys,
+    "unfinished heads": unfinished_heads,
+    "revoked key": revoked_key,
+    "one stop": one_stop,
+    "dead workers": dead_workers,
+    "differing clock": differing_clock,
+    "full broker": full_broker,
+    "wrong authority": wrong_authority,
     "load": load,
 }

@@ -15,6 +15,8 @@ from datalens_service.store.jobs.jobs import Job, JobState
 from deployments.deployment import QUICK, VOTES
 from deployments.stack import CeleryStack, Stack
 
+from .lost import find_lost, say_lost
+
 Figures = dict[str, Any]
 
 LONG: dict[str, Any] = {**VOTES, "method": {**VOTES["method"], "steps": 150}}
@@ -32,6 +34,18 @@ def served(folder: Path, log: Path | None = None, **variables: str) -> Iterator[
         yield stack
     finally:
         stack.close()
+
+
+def find_faketime() -> Path:
+    """Return the library that gives a process another clock.
+
+    Raises:
+        FileNotFoundError: The Debian package faketime is not installed.
+    """
+    library = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
+    if library is None:
+        raise FileNotFoundError("install the Debian package faketime")
+    return library
 
 
 def ask(stack: Stack, paths: tuple[str, ...], seconds: float) -> list[tuple[int, float]]:
@@ -79,7 +93,7 @@ def summarize(answers: list[tuple[int, float]]) -> Figures:
 
 
 def read_books(stack: Stack, job: Job) -> Figures:
-    """How the job ended, and whether it lost its lease or paid for a step twice."""
+    """How the job ended, whether it lost its lease or paid for a step twice, and what was lost."""
     ended = stack.wait_for_end(job)
     charged = stack.charged_steps(job)
     if ended.state == JobState.SUCCEEDED:
@@ -89,4 +103,5 @@ def read_books(stack: Stack, job: Job) -> Figures:
         "leases": ended.lease_token,
         "charged": len(charged),
         "charged_again": len(charged) - len(set(charged)),
+        "lost": say_lost(find_lost(stack)),
     }

@@ -16,7 +16,7 @@ from cli.commands import commands
 from datalens_service.api.http.strictness import list_parameters
 from datalens_service.api.rest import downloads, generators
 from datalens_service.api.schemas.audits import AuditRequest
-from datalens_service.api.schemas.common import TrainingRequest
+from datalens_service.api.schemas.common import PlanRequest
 from datalens_service.api.schemas.datasets import ConfirmationRequest
 from datalens_service.cli.option_groups import EARLIER_NAMES
 from datalens_service.client import Client
@@ -35,7 +35,7 @@ def members(*models: type[BaseModel]) -> set[str]:
     return {name for model in models for name in model.model_fields}
 
 
-JOB = members(RequestedSpec, TrainingRequest)
+JOB = members(RequestedSpec, PlanRequest)
 UPLOAD = members(DatasetForm)
 DRAWN = {name for route in ROUTES.values() for name in list_parameters(route)}
 # Members by the command whose options have their names.

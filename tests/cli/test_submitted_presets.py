@@ -32,11 +32,11 @@ def sent(datalens: Run, listener: FakeService, *options: object) -> dict[str, An
     for more in ((), ("--dry-run",)):
         result = datalens("jobs", "submit", "ds_1", "--epsilon", 1, "--url", listener.url, *options, *more)
         assert "Heard, and refused." in result.stderr, result.output
-    (path, spec), (dry_path, dry_spec) = [
-        (path, json.loads(body)["spec"]) for path, _, body in listener.requests if body
-    ]
-    assert (path, dry_path, dry_spec) == ("/v1/jobs", "/v1/plans", spec)
-    return spec
+    paths, specs = zip(*[(path, json.loads(body)["spec"]) for path, _, body in listener.requests if body], strict=True)
+    # What is expected of a job is asked for before it is submitted.
+    assert paths == ("/v1/plans", "/v1/jobs", "/v1/plans")
+    assert specs[0] == specs[1] == specs[2]
+    return dict(specs[1])
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ class Deployment:
     def submit(self, request: dict[str, Any], dataset: StoredDataset | None = None, **changes: Any) -> Job:
         stored = dataset or self.upload(lamps())
         price = price_request(self.database, stored.tenant_id, stored.id, TrainingSpec.model_validate(request))
-        return submit_job(self.database, Dispatcher(), price, **changes)
+        return submit_job(self.database, Dispatcher(), price, **{"submitted_by": "key_test", **changes})
 
     def claim(self, job: Job) -> Lease:
         lease = leases.claim(self.database, job.id, "test", 600)

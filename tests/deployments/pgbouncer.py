@@ -21,9 +21,12 @@ class PgBouncer:
         sockets: Folder of the server's Unix socket.
         users: Passwords of those who may come in.
         settings: Lines instead of those of the documentation.
+        databases: Line of the databases that it leads to, instead of one for all of the server.
     """
 
-    def __init__(self, sockets: Path, users: dict[str, str], settings: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, sockets: Path, users: dict[str, str], settings: tuple[str, ...] = (), databases: str = ""
+    ) -> None:
         self._program = find_program("pgbouncer")
         self.port = free_port()
         self._folder = sockets / f"pgbouncer-{self.port}"
@@ -31,7 +34,7 @@ class PgBouncer:
         documented = ("pool_mode = transaction", "ignore_startup_parameters = options")
         lines = (
             "[databases]",
-            f"* = host={sockets}",
+            databases or f"* = host={sockets}",
             "[pgbouncer]",
             "listen_addr = 127.0.0.1",
             f"listen_port = {self.port}",

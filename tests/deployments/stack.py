@@ -85,9 +85,9 @@ class Stack(Deployment):
     def start_api(self) -> None:
         self.api = self.start_warm(*self.api_command())
 
-    def api_command(self) -> tuple[str, ...]:
-        """Module and arguments that start an API."""
-        options = ("--factory", "--host", "127.0.0.1", "--port", str(self.port), "--no-access-log")
+    def api_command(self, port: int | None = None) -> tuple[str, ...]:
+        """Module and arguments that start an API, on the port of the service or another one."""
+        options = ("--factory", "--host", "127.0.0.1", "--port", str(port or self.port), "--no-access-log")
         return ("uvicorn", "datalens_service.api.main:create_app", *options)
 
     def kill_api(self) -> None:
@@ -193,15 +193,19 @@ class LocalStack(Stack):
 
 
 class CeleryStack(Stack):
-    """PostgreSQL, Redis and Celery workers."""
+    """PostgreSQL, Redis and Celery workers.
+
+    Args:
+        certificate: With its key; the two servers speak TLS by it.
+    """
 
     STARTED = " ready."
 
-    def __init__(self, folder: Path) -> None:
-        self.redis = Redis(folder, SECRET)
+    def __init__(self, folder: Path, certificate: Path | None = None) -> None:
+        self.redis = Redis(folder, SECRET, certificate)
         # Not the folder of the deployment: the path of a Unix socket must stay below 108 bytes.
         self._sockets = tempfile.TemporaryDirectory(prefix="dlpg", dir=roomy_memory())
-        self.postgresql = Cluster(Path(self._sockets.name))
+        self.postgresql = Cluster(Path(self._sockets.name), certificate)
         self.postgresql.start()
         self.redis.serve()
         database = Database(_with_password(self.postgresql), ChargeLog(folder / "ledger.log"))

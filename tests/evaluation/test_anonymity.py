@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from datalens_service.privacy.accounting import mu_for_epsilon
+from datalens_service.privacy.risk import membership_advantage, right_guesses
 from datalens_service.report.anonymity import assess_anonymity
 from datalens_service.report.build import owner_view, releasable_view
 from datalens_service.report.card import Card, card
 from datalens_service.report.document import check, compute_seal
 from datalens_service.report.html import page
-from datalens_service.report.privacy_statement import current_tier, membership_advantage
-from datalens_service.report.summary import right_guesses
+from datalens_service.report.privacy_statement import current_tier
 from report_pages import releasable_html
 
 from .conftest import report, statement

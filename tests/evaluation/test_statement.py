@@ -14,17 +14,16 @@ from datalens_service.privacy.accounting import (
     stated_epsilon,
 )
 from datalens_service.privacy.poisson_sampling import PoissonSampling
+from datalens_service.privacy.risk import membership_advantage, right_guesses
 from datalens_service.report import phrases
 from datalens_service.report.disclosures import assumptions
 from datalens_service.report.privacy_statement import (
     PrivacyStatement,
     classify_epsilon,
     first_releases,
-    membership_advantage,
     privacy_statement,
     true_positive_rate,
 )
-from datalens_service.report.summary import right_guesses
 from tests.evaluation.conftest import RELEASES, statement, votes
 
 ZERO_OUT, REPLACE_ONE = NeighboringRelation.ZERO_OUT, NeighboringRelation.REPLACE_ONE

@@ -107,7 +107,7 @@ def _attacked(database: Database, dataset_id: str) -> None:
     """A rehearsal of the job's method that has ended."""
     spec = {"method": QUICK["method"], "epsilon": QUICK["epsilon"]}
     request = {"target": {"kind": "rehearsal", "dataset_id": dataset_id, "spec": spec}}
-    asked = audits.create(database, dataset_id=dataset_id, request=request)
+    asked = audits.create(database, dataset_id=dataset_id, request=request, submitted_by="key_test")
     lease = leases.claim(database, asked.job.id, "gate", 600)
     expect(lease is not None, "an audit can be claimed")
     audits.store_result(database, lease, _found())

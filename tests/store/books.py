@@ -30,6 +30,7 @@ from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.account import JobAccount
 from datalens_service.store.ledger.account_summary import AccountSummary, entries, summarize_account
 from datalens_service.store.ledger.chain_verification import verify_chain
+from datalens_service.store.ledger.spenders import read_spenders
 from datalens_service.store.schema.service_tables import ReleasedModelRow
 from datalens_service.store.schema.tables import DEFAULT_TENANT, ArtifactRow, JobRow
 
@@ -61,8 +62,10 @@ def new_dataset(database: Database, records: Images | None = None, **changes: An
 
 def new_job(database: Database, dataset_id: str, units: int, **changes: Any) -> Job:
     """A job that the store alone accepts, at any cost."""
-    request = {"spec": {"method": "moments"}, "result": "generator", "price": {}, "plan": NO_RELEASES, **changes}
-    return jobs.create(database, dataset_id=dataset_id, units=units, **request)
+    request = {"spec": {"method": "moments"}, "result": "generator", "price": {}, "plan": NO_RELEASES}
+    return jobs.create(
+        database, dataset_id=dataset_id, units=units, **{"submitted_by": "key_test", **request, **changes}
+    )
 
 
 def claimed(database: Database, job_id: str, **changes: Any) -> Lease:
@@ -137,7 +140,10 @@ def prove(
         result=result,
     )
     state = state_of(database, job.dataset_id)
-    return build_account_proof(job.id, report, journal_of(database, job.dataset_id), state.epsilon, state.delta)
+    journal = journal_of(database, job.dataset_id)
+    with database.session() as session:
+        spenders = read_spenders(session, (entry.job_id for entry in journal))
+    return build_account_proof(job.id, report, journal, state.epsilon, state.delta, spenders)
 
 
 def assert_totals_add_up(database: Database) -> None:

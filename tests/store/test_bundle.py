@@ -24,8 +24,10 @@ from datalens_service.proof.proof_verification import (
     NOT_VERIFIED_OF_ACCOUNT,
     NOT_VERIFIED_OF_JOB,
     NOT_VERIFIED_OF_LONE_PROOF,
+    NOT_VERIFIED_OF_SPENDERS,
     verify,
 )
+from datalens_service.proof.spenders import Actor, Spender
 from datalens_service.proof.verdict import VerificationResult
 from datalens_service.report import privacy_statement as statements
 from datalens_service.spec import TrainingSpec
@@ -37,7 +39,7 @@ from example_proof import example_proof
 from .books import claimed, images, journal_of, new_dataset, new_job, prove, read_account, schema
 from .forging import Json, Tamper, add, change, multiply, put, seal_charges, seal_journal
 
-CHECKS = ["form", "chain", "totals", "card", "charges", "job", "replace one", "lifetime", "signature"]
+CHECKS = ["form", "chain", "totals", "card", "charges", "job", "replace one", "lifetime", "spenders", "signature"]
 CHECKS_OF_JOB = ["form", "chain", "card", "charges", "job", "replace one", "signature"]
 SPEC = TrainingSpec(method=Moments(subspace_dimensions=3), epsilon=1.0, delta=1e-5)
 RECORDS = 40
@@ -109,7 +111,7 @@ def test_a_real_proof_verifies(made: AccountProof, honest: Json) -> None:
     assert {line.status for line in checked} == {"holds"}
     assert (signature.status, "not confirmed" in signature.finding) == ("holds", True)
     assert f"{made.card.privacy.epsilon}" in verdict.lines[5].finding
-    assert verdict.not_verified == (*NOT_VERIFIED_OF_ACCOUNT, NOT_VERIFIED_OF_LONE_PROOF)
+    assert verdict.not_verified == (*NOT_VERIFIED_OF_ACCOUNT, NOT_VERIFIED_OF_SPENDERS, NOT_VERIFIED_OF_LONE_PROOF)
     assert verdict.given == "journal of an account, for the owner"
 
 
@@ -228,6 +230,8 @@ TAMPERED_JOURNAL: dict[str, tuple[str, list[Tamper]]] = {
     "charge of an unplanned step, well sealed": ("charges", [put(f"{FIRST_CHARGE}step", 1000), seal_journal]),
     "release without a charge, well sealed": ("charges", [leave_out_a_charge, seal_journal]),
     "lower lifetime": ("lifetime", [add(f"{ACCOUNT}epsilon_spent", -1e-4)]),
+    "submitter of another job": ("spenders", [put("spenders.0.job_id", "job_other")]),
+    "submitter twice": ("spenders", [lambda proof: proof["spenders"].append(proof["spenders"][0])]),
 }
 TAMPERED_PROOF: dict[str, tuple[str, list[Tamper]]] = {
     "journal slipped in": ("form", [lambda proof: proof.update(account={"id": "acc_1"})]),
@@ -341,9 +345,33 @@ def test_what_shares_the_account_leaves_no_trace_in_the_proof_of_one_job(databas
     assert [charge.units for charge in chain_charges(job.id, journal)] == [3, 3]
 
 
+def test_the_proof_of_the_account_names_who_spent_and_that_of_a_job_does_not(made: AccountProof) -> None:
+    [spender] = made.spenders
+    assert (spender.job_id, spender.submitted_by) == (made.job_id, Actor(id="key_test", name=None))
+    named = made.model_copy(update={"spenders": (Spender(job_id=made.job_id, submitted_by=Actor(id="i", name="Q")),)})
+    assert JobProof.from_account_proof(named) == JobProof.from_account_proof(made)
+    assert "key_test" not in JobProof.from_account_proof(made).model_dump_json()
+
+
+def test_an_account_proof_of_an_earlier_version_still_verifies(honest: Json) -> None:
+    """It did not name who spent."""
+    honest["format"] = "datalens-bundle/1"
+    assert "spenders" in (verdict_on(honest).contradiction or "")
+    del honest["spenders"]
+    verdict = verdict_on(honest)
+    assert (verdict.holds, verdict.contradiction) == (True, None)
+    assert [line.check for line in verdict.lines] == [check for check in CHECKS if check != "spenders"]
+    assert verdict.not_verified == (*NOT_VERIFIED_OF_ACCOUNT, NOT_VERIFIED_OF_LONE_PROOF)
+
+
+def test_a_job_whose_submitter_was_not_recorded_is_counted(honest: Json) -> None:
+    honest["spenders"][0]["submitted_by"] = None
+    assert "of 1 it was not recorded" in verdict_on(honest).lines[-2].finding
+
+
 def _masked(proof: AccountProof) -> Json:
     found: Json = proof.model_dump(mode="json")
-    del found["job_id"], found["account"]["id"], found["account"]["head"]["hash"]
+    del found["job_id"], found["spenders"], found["account"]["id"], found["account"]["head"]["hash"]
     for entry in found["entries"]:
         for name in ("account_id", "dataset_id", "job_id", "at", "previous_hash", "hash"):
             del entry[name]

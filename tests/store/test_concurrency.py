@@ -205,4 +205,4 @@ def test_notes_at_once_are_sealed_one_after_another(database: Database) -> None:
     actors = [f"key_{number}" for number in range(20)]
     assert together([partial(note, actor) for actor in actors]) == [None] * 20
     assert {entry.actor for entry in access_log.list_entries(database, DEFAULT_TENANT)[0]} == set(actors)
-    assert access_log.verify(database, DEFAULT_TENANT) == 20
+    assert access_log.verify(database, DEFAULT_TENANT).seq == 20

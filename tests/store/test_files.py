@@ -198,3 +198,22 @@ def test_a_bucket_that_is_away_is_a_named_error(
 def test_addresses_that_are_none_or_hold_a_secret_are_refused(url: str) -> None:
     with pytest.raises(ValidationError):
         Settings(artifact_url=url)
+
+
+def test_keys_of_the_store_may_stand_in_a_file(
+    store: ArtifactStore, lease: Lease, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/operations.md names the variable; it is read by the library of the store."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    named = tmp_path / "credentials"
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(named))
+    S3FileSystem.clear_instance_cache()
+    with pytest.raises(StoreUnavailable):
+        put(store, lease, "card.json", b"{}")
+    named.write_text("[default]\naws_access_key_id = canary\naws_secret_access_key = canary0secret\n")
+    S3FileSystem.clear_instance_cache()
+    again = ArtifactStore(store._database, tmp_path / "data", f"s3://{bucket.name}/prefix")
+    put(again, lease, "card.json", b"{}")
+    assert list(bucket.contents().values()) == [b"{}"]

@@ -51,7 +51,7 @@ def test_jobs_of_every_end_count(database: Database, tmp_path: Path) -> None:
     jobs.request_cancel(database, new_job(database, dataset.id, 100).id)
     measured = measurements.begin(database, jobs.get(database, released.job_id), aside.id, 10, released)
     leases.finish(database, measured, JobState.SUCCEEDED)
-    audit = audits.create(database, dataset_id=dataset.id, request={"attacks": []})
+    audit = audits.create(database, dataset_id=dataset.id, request={"attacks": []}, submitted_by="key_test")
     leases.finish(database, claimed(database, audit.job.id), JobState.SUCCEEDED)
     card = released_models.new_id()
     released_models.add_imported(database, card, DEFAULT_TENANT, name="x", card={}, sha256="0" * 64)

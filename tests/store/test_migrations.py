@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -182,14 +183,17 @@ def test_jobs_keep_their_price_and_their_plan_and_say_what_they_make(database: D
     )
     foreign = new_job(database, dataset.id, 1000, spec={"method": {"name": "elsewhere"}}, result="classifier")
     leases.mark_released(database, claimed(database, foreign.id), "classifier")
-    audit = audits.create(database, dataset_id=dataset.id, request={"attacks": []}, max_attempts=3)
+    audit = audits.create(
+        database, dataset_id=dataset.id, request={"attacks": []}, submitted_by="key_test", max_attempts=3
+    )
 
     moved = older()
     moved.migrate()
 
     moved.check()
     for job in (image_maker, labeller, foreign, audit.job):
-        assert jobs.get(moved, job.id) == jobs.get(database, job.id)
+        # Earlier versions did not record who submitted a job.
+        assert jobs.get(moved, job.id) == replace(jobs.get(database, job.id), submitted_by=None)
         assert jobs.get_plan(moved, job.id) == jobs.get_plan(database, job.id)
     assert jobs.get_plan(moved, labeller.id) == plan
     assert state_of(moved, dataset.id) == state_of(database, dataset.id)

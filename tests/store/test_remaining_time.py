@@ -10,7 +10,7 @@ import pytest
 from benchmarks.jobs import traced_spec
 from datalens_service.base.progress import Phase
 from datalens_service.data.dataset import Schema
-from datalens_service.planning import expectations
+from datalens_service.planning import phases
 from datalens_service.store.jobs.remaining_time import seconds_left
 
 RECORDED = Path(__file__).parents[2] / "benchmarks" / "results" / "progress.jsonl"
@@ -19,9 +19,9 @@ RUNS = [json.loads(line) for line in RECORDED.read_text().splitlines() if line]
 
 def expect(run: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     """What a plan says today, of the machine that recorded the run, which packed no files."""
-    monkeypatch.setattr(expectations, "measure_machine", lambda: run["measured_machine"])
+    monkeypatch.setattr(phases, "measure_machine", lambda: run["measured_machine"])
     schema = Schema.model_validate(run["schema"])
-    expected = expectations.expect_phases(traced_spec(run["row"], run["epsilon"], schema), schema)
+    expected = phases.expect_phases(traced_spec(run["row"], run["epsilon"], schema), schema)
     return expected | {Phase.PACKAGING: 0.1}
 
 

@@ -14,7 +14,7 @@ from datalens_service.api.http.strictness import list_parameters
 from datalens_service.api.rest import downloads
 from datalens_service.api.schemas.access import KeyCreate
 from datalens_service.api.schemas.classifiers import IndividualEpsilonForm
-from datalens_service.api.schemas.common import TrainingRequest
+from datalens_service.api.schemas.common import PlanRequest
 from datalens_service.api.schemas.datasets import RaiseRequest
 from datalens_service.api.schemas.jobs import CloneRequest
 from datalens_service.api.schemas.labels import DatasetChanges, JobChanges
@@ -43,7 +43,7 @@ _WORDS_OF_INTERFACES: Final = {
 }
 _REQUESTS: Final[dict[str, tuple[type[BaseModel], ...]]] = {
     "": (DatasetForm,),
-    "spec": (RequestedSpec, TrainingRequest, CloneRequest),
+    "spec": (RequestedSpec, PlanRequest, CloneRequest),
     "labels": (DatasetChanges, JobChanges),
     "raise": (RaiseRequest,),
     "key": (KeyCreate,),

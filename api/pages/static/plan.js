@@ -8,13 +8,21 @@ export function startPlan() {
   const form = document.getElementById("plan");
   if (!form) return;
   const price = document.getElementById("price-part");
-  const { epsilon, method } = form.elements;
+  const { accuracy, epsilon, method } = form.elements;
   const range = document.getElementById("epsilon-range");
   let latest = 0;
   let waiting;
 
   range.addEventListener("input", () => (epsilon.value = range.value));
   epsilon.addEventListener("input", () => (range.value = epsilon.value));
+  const wanted = document.getElementById("accuracy-range");
+  wanted.addEventListener("input", () => (accuracy.value = wanted.value));
+  accuracy.addEventListener("input", () => (wanted.value = accuracy.value));
+  document.getElementById("target-part").addEventListener("click", (event) => {
+    if (!event.target.dataset.epsilon) return;
+    epsilon.value = event.target.dataset.epsilon;
+    epsilon.dispatchEvent(new Event("input", { bubbles: true }));
+  });
   form.addEventListener("change", (event) => {
     // Parameters of one choice are not those of another.
     if (event.target.name === "preset" && event.target.value !== "own") method.value = "";
@@ -57,6 +65,7 @@ export function startPlan() {
 /** What was said of the form as it was before. */
 function forget() {
   document.getElementById("verdict-part").replaceChildren();
+  document.getElementById("target-part").replaceChildren();
   document.getElementById("default-reason").textContent = "";
   for (const cell of document.querySelectorAll("#plan [data-offer] td")) cell.replaceChildren();
 }
@@ -69,13 +78,29 @@ function refuse(price, text) {
 function compare(found) {
   forget();
   document.getElementById("verdict-part").replaceChildren(...found.querySelectorAll("#verdict"));
+  document.getElementById("target-part").replaceChildren(...found.querySelectorAll("#target"));
   for (const offer of found.querySelectorAll("#offers tr")) {
     const cells = document.querySelectorAll(`#plan [data-offer="${offer.dataset.offer}"] td`);
     offer.querySelectorAll("td").forEach((figure, number) => cells[number]?.replaceChildren(...figure.childNodes));
   }
+  place(found.getElementById("offers")?.dataset.first);
   const reason = found.querySelector('[data-offer="reason"]');
   if (reason) document.getElementById("default-reason").textContent = reason.textContent;
   found.getElementById("offers")?.remove();
+}
+
+/** One offer stands first, and the one that stood there before goes back. No other row moves, so that none loses focus. */
+function place(name) {
+  const body = document.querySelector("#plan .offers tbody");
+  const promoted = body.querySelector("[data-place]");
+  if (promoted && promoted.dataset.offer !== name) {
+    body.querySelector(`[data-offer="${promoted.dataset.place}"]`).before(promoted);
+    delete promoted.dataset.place;
+  }
+  const row = name && body.querySelector(`[data-offer="${name}"]`);
+  if (!row || row.dataset.place) return;
+  row.dataset.place = row.nextElementSibling.dataset.offer;
+  body.prepend(row);
 }
 
 /** An uploaded encoder becomes the one that is chosen. */

@@ -8,6 +8,7 @@ from markupsafe import Markup
 from datalens_service.api.deps import Services
 from datalens_service.api.pages.views.rendering import Visitor
 from datalens_service.api.schemas.audits import PrivacyAuditRead
+from datalens_service.api.security.permissions import show_submitter
 from datalens_service.audits.audit import AttackResult
 from datalens_service.report.attacks import roc_curve
 from datalens_service.services import audits as services_audits
@@ -53,9 +54,9 @@ def found_on_job(services: Services, visitor: Visitor, job: Job) -> FoundByAttac
     return _section(services, visitor, job.id, about, advise_on_job(services.database, visitor.tenant_id, job))
 
 
-def find_row(audit: StoredAudit, waiting: str | None = None) -> AuditRow:
+def find_row(audit: StoredAudit, visitor: Visitor, waiting: str | None = None) -> AuditRow:
     """An audit with what its target is called, and why it does not go on."""
-    read = PrivacyAuditRead.from_audit(audit, waiting)
+    read = PrivacyAuditRead.from_audit(audit, waiting, show_submitter(audit.job, visitor.key))
     return AuditRow(read, services_audits.describe(read.target), None if read.result is None else read.result.strongest)
 
 
@@ -68,7 +69,7 @@ def draw(result: AttackResult, name: str) -> Markup:
 def _section(
     services: Services, visitor: Visitor, object_id: str, listed: Sequence[StoredAudit], advice: AuditAdvice
 ) -> FoundByAttacks:
-    rows = tuple(find_row(audit) for audit in listed)
+    rows = tuple(find_row(audit, visitor) for audit in listed)
     newest = next((row.strongest for row in rows if row.strongest is not None), None)
     if any(row.audit.result is not None for row in rows):
         visitor.note(services, "seeAudits", object_id)

@@ -10,8 +10,10 @@ from typing import Any, Final, Literal
 from datalens_service.api.deps import Services
 from datalens_service.api.schemas.common import BudgetRead, DatasetRead
 from datalens_service.api.schemas.jobs import JobRead
+from datalens_service.api.security.permissions import show_submitter
 from datalens_service.base.progress import Phase
 from datalens_service.spec import PlanSummary
+from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.datasets.datasets import StoredDataset, read_names
 from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.jobs.jobs import Job, JobState
@@ -31,10 +33,17 @@ def dataset_facts(services: Services, *datasets: StoredDataset) -> dict[str, dic
     }
 
 
-def job_rows(services: Services, listed: tuple[Job, ...]) -> list[dict[str, Any]]:
-    """Jobs with the names of their datasets."""
+def job_rows(services: Services, key: ApiKey, listed: tuple[Job, ...]) -> list[dict[str, Any]]:
+    """Jobs with the names of their datasets, as the holder of a key sees them."""
     named = read_names(services.database, {job.dataset_id for job in listed})
-    return [{"job": JobRead.from_job(job), "name": named[job.dataset_id], "stages": job_phases(job)} for job in listed]
+    return [
+        {
+            "job": JobRead.from_job(job, submitted_by=show_submitter(job, key)),
+            "name": named[job.dataset_id],
+            "stages": job_phases(job),
+        }
+        for job in listed
+    ]
 
 
 @dataclass(frozen=True)

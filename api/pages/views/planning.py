@@ -9,7 +9,7 @@ from datalens_service.api.http.strictness import typed
 from datalens_service.api.problems.request_errors import described, problem_errors
 from datalens_service.api.schemas.common import BudgetRead
 from datalens_service.base.errors import InvalidSpec
-from datalens_service.base.parsing import RefusedMember, json_value
+from datalens_service.base.parsing import RefusedMember, decimal_number, json_value
 from datalens_service.data.dataset import Schema
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.models.encoders.imagenet_lite0 import takes_photographs
@@ -19,6 +19,7 @@ from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.accounting import round_down
 
 _USUAL_EPSILON: Final = 1.0
+_CERTAIN: Final = 100
 
 
 class Choice(NamedTuple):
@@ -80,7 +81,11 @@ def read_form(values: Mapping[str, Any]) -> RequestedSpec:
     Raises:
         InvalidSpec: A field is out of range, or not one of the form; parameters are not JSON, or not those of a method.
     """
-    filled = {name: value for name, value in values.items() if value or name not in ("public_data", "encoder")}
+    optional = ("public_data", "encoder", "class_shares", "accuracy")
+    filled = {name: value for name, value in values.items() if value or name not in optional}
+    filled.pop("accuracy", None)
+    if "class_shares" in filled:
+        filled["class_shares"] = _read_numbers(filled["class_shares"])
     choice, method, encoder = filled.pop("preset", DEFAULT_PRESET), filled.pop("method", ""), filled.pop("encoder", "")
     evaluation = typed(EvaluationSettings, {"enabled": filled.pop("evaluation", False)})
     if choice == "classifier":
@@ -94,6 +99,32 @@ def read_form(values: Mapping[str, Any]) -> RequestedSpec:
     except ValidationError as error:
         located = [{**one, "loc": ("body", *one["loc"])} for one in error.errors()]
         raise InvalidSpec(described(problem_errors(located, request)[0], "spec")) from None
+
+
+def read_wanted(values: Mapping[str, Any]) -> float | None:
+    """Read the wanted accuracy of a form; None where the field is empty.
+
+    Raises:
+        InvalidSpec: It is no percentage.
+    """
+    text = values.get("accuracy") or ""
+    if not text:
+        return None
+    try:
+        percent = decimal_number(text)
+    except (TypeError, ValueError):
+        percent = 0.0
+    if not 0 < percent < _CERTAIN:
+        raise InvalidSpec("⟦spec.accuracy⟧ takes a percentage above 0 and below 100.")
+    return percent
+
+
+def _read_numbers(text: Any) -> Any:
+    """Numbers with commas between; anything else stays as it is, so that validation refuses it."""
+    try:
+        return [decimal_number(part.strip()) for part in text.split(",")]
+    except (AttributeError, ValueError):
+        return text
 
 
 def offer_encoders(schema: Schema) -> list[tuple[str, str]]:

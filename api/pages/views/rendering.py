@@ -1,7 +1,7 @@
 """Pages from templates, with headers that let a page load and run nothing but our own files."""
 
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -13,12 +13,12 @@ from fastapi import Depends, FastAPI, Request, Response, status
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from datalens_service.api.addresses import address, inner_path
 from datalens_service.api.deps import Services, ServicesDep, caller
 from datalens_service.api.http.strictness import StrictRoute
+from datalens_service.api.http.threads import run_at_once, run_in_thread
 from datalens_service.api.pages.views.formatting import FILTERS, marked
 from datalens_service.api.problems.handlers import standard_headers
 from datalens_service.api.problems.problem_types import BY_STATUS, INTERNAL, PROBLEM_TYPES, ProblemType
@@ -111,7 +111,7 @@ class PageRoute(StrictRoute):
                 if isinstance(error, Forbidden) and inner_path(request.scope) == HOME:
                     return RedirectResponse(RELEASES, 303)
                 # In a thread: the page asks who is signed in, and a database may not answer.
-                return await run_in_threadpool(error_page, request, *_said(error))
+                return await run_at_once(error_page, request, *_said(error))
 
         return answer
 
@@ -153,15 +153,14 @@ _NOTHING: Final = "There is nothing at this address."
 
 def answer_browsers(app: FastAPI) -> None:
     """Answer browsers by a page where the handler that is installed already answers by a problem document."""
-    handle = app.exception_handlers[HTTPException]
+    handle = cast("Callable[[Request, Exception], Awaitable[Response]]", app.exception_handlers[HTTPException])
 
-    def answer(request: Request, error: Exception) -> Response:
+    async def answer(request: Request, error: Exception) -> Response:
         unknown = isinstance(error, HTTPException) and error.status_code == status.HTTP_404_NOT_FOUND
         person = "text/html" in request.headers.get("accept", "") and not inner_path(request.scope).startswith(_API)
         if unknown and person:
-            return error_page(request, BY_STATUS[status.HTTP_404_NOT_FOUND], _NOTHING)
-        # The installed handler is a plain function, so this one runs in a thread, too.
-        return cast(Response, handle(request, error))
+            return await run_at_once(error_page, request, BY_STATUS[status.HTTP_404_NOT_FOUND], _NOTHING)
+        return await handle(request, error)
 
     app.add_exception_handler(HTTPException, answer)
 
@@ -189,7 +188,7 @@ class Visitor:
         access_log.note(services.database, tenant_id, actor=actor, action=action, object_id=object_id, outcome=200)
 
 
-def visitor(request: Request, services: ServicesDep, key: Annotated[ApiKey, Depends(caller)]) -> Visitor:
+async def visitor(request: Request, services: ServicesDep, key: Annotated[ApiKey, Depends(caller)]) -> Visitor:
     """Return who looks at the page.
 
     Raises:
@@ -197,7 +196,7 @@ def visitor(request: Request, services: ServicesDep, key: Annotated[ApiKey, Depe
         Forbidden: The key lacks the scope of the page.
         NotFound: The page is about an object of another tenant.
     """
-    return Visitor(request, resume_session(request, services.database), key)
+    return Visitor(request, await run_in_thread(resume_session, request, services.database), key)
 
 
 VisitorDep = Annotated[Visitor, Depends(visitor)]

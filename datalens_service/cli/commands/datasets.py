@@ -15,7 +15,7 @@ from datalens_service.cli.service import SERVICE, Service, find_dataset
 from datalens_service.cli.specs import ReadingOptions, parse_class_names
 
 if TYPE_CHECKING:
-    from datalens_service.client import Budget, Client, DatasetInfo, Joined, ReviewInfo
+    from datalens_service.client import Budget, Client, DatasetInfo, Joined, LedgerEntry, ReviewInfo
 
 app = Commands(help="Data sets of a service and their privacy budgets.", no_args_is_help=True)
 
@@ -129,6 +129,26 @@ def show(dataset_id: options.DatasetId, service: Service = SERVICE) -> None:
     with service.connect() as client:
         dataset = client.dataset(find_dataset(client, dataset_id))
     service.show(dataset, output.format_facts(_describe(dataset)))
+
+
+@app.command()
+def ledger(dataset_id: options.DatasetId, service: Service = SERVICE) -> None:
+    """List the ledger of a data set's account, newest first: what was reserved and spent, for which job, and by whom.
+
+    Who submitted a job is shown to keys that may read the audit journal.
+    """
+    with service.connect() as client:
+        entries = list(client.ledger(find_dataset(client, dataset_id)))[::-1]
+    rows = [
+        (one.seq, f"{one.at:%Y-%m-%d %H:%M}", one.kind, one.job_id or "", _name_submitter(one), one.label, one.units)
+        for one in entries
+    ]
+    columns = ("entry", "at", "kind", "job", "submitted by", "label", "units of 1e-15 μ²")
+    output.show_items(entries, columns, rows, as_json=service.as_json)
+
+
+def _name_submitter(entry: LedgerEntry) -> str:
+    return output.name_actor(entry.submitted_by) if entry.job_id else ""
 
 
 @app.command()

@@ -49,7 +49,8 @@ def submit(
         if dry_run:
             _show_plan(client.plan(dataset_id, spec), service)
             return
-        accept = accept or accept_low_utility(lambda: _find_warning(client.plan(dataset_id, spec)))
+        warning = _say_forecast(client, dataset_id, spec)
+        accept = accept or accept_low_utility(lambda: warning)
         job = client.submit(dataset_id, spec, priority=priority, accept_low_utility=accept)
         if wait:
             job = _follow(client, job.id)
@@ -159,7 +160,14 @@ def _exit_if_failed(job: Job) -> None:
         raise typer.Exit(ExitCode.JOB_FAILED)
 
 
-def _find_warning(plan: PlanInfo) -> str:
+def _say_forecast(client: Client, dataset_id: str, spec: Spec) -> str:
+    """Print what is expected of a job, and return the warning of its plan."""
+    try:
+        plan = client.plan(dataset_id, spec)
+    except ClientError:
+        # The submission, which was asked for, says what is wrong.
+        return ""
+    output.say(output.format_facts(describe_expectation(plan.model_dump(exclude={"comparison"}))))
     return plan.expectation.warning if plan.expectation else ""
 
 
@@ -183,6 +191,7 @@ def _show_job(job: Job, service: Service) -> None:
         "name": job.name,
         "state": job.state,
         "data set": job.dataset_id,
+        "submitted by": output.name_actor(job.submitted_by),
         "method": _method(job),
         "ε": f"{job.privacy.epsilon_spent} spent of {job.privacy.epsilon_limit}",
         "δ": job.privacy.delta,

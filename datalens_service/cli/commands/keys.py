@@ -127,8 +127,8 @@ def quotas(
     as_json: options.AsJson = False,
 ) -> None:
     """Show what a tenant may have at once, and set what is named."""
+    from datalens_service.store.access import access_log, tenants
     from datalens_service.store.access import quotas as store
-    from datalens_service.store.access import tenants
 
     asked = (most_bytes, most_datasets, most_jobs, requests_per_minute)
     with open_database(data_dir) as database:
@@ -137,7 +137,7 @@ def quotas(
         pairs = zip(vars(before).values(), asked, strict=True)
         now = store.Quotas(*(old if new is None else new for old, new in pairs))
         if no_limits or any(one is not None for one in asked):
-            store.change(database, found.id, now, actor="local")
+            store.change(database, found.id, now, actor=access_log.LOCAL)
         now = store.read(database, found.id)
     facts = "\n".join(f"{name}: {'no limit' if limit is None else f'{limit:,}'}" for name, limit in vars(now).items())
     output.show({"tenant_id": found.id, **vars(now)}, facts, as_json=as_json)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -11,14 +12,20 @@ from datalens_service.base.clock import duration
 from datalens_service.base.errors import InvalidSpec
 from datalens_service.cli import options, output
 from datalens_service.cli.options import build_integer_parser
-from datalens_service.cli.specs import MethodOptions, ReadingOptions, SpecOptions, build_choices
+from datalens_service.cli.public_file import PublicFile
+from datalens_service.cli.specs import PlanOptions, ReadingOptions, SpecOptions, build_choices
 
 if TYPE_CHECKING:
+    from datalens_service.data.dataset import Schema
     from datalens_service.data.intake.reading_choices import ReadingChoices
-    from datalens_service.planning.expectations import PlanWithExpectation
-    from datalens_service.spec import VoteAllowance
+    from datalens_service.planning.target import ForecastPlan
+    from datalens_service.spec import TrainingSpec, VoteAllowance
 
 PRIVATE_READS = ("reading the upload",)
+
+_USUAL_EPSILON: Final = 1.0
+_TOLD_SECONDS: Final = 0.5
+_BEST: Final = " (best for labels)"
 
 
 def plan(
@@ -27,7 +34,12 @@ def plan(
         Path | None,
         typer.Option("--data", help="Images as for `datalens train`; only their public schema is used.", exists=True),
     ] = None,
-    planned: MethodOptions,
+    planned: PlanOptions,
+    accuracy: options.Accuracy = None,
+    public_data: Annotated[
+        Path | None,
+        typer.Option("--public-data", help="Public images of the same size. {public_use}", exists=True),
+    ] = None,
     top_k: Annotated[
         int | None, typer.Option("--top-k", parser=build_integer_parser(1), help="k of a vote, if there is no --data.")
     ] = None,
@@ -41,19 +53,36 @@ def plan(
     """Say what a budget pays for and what it costs; nothing runs and nothing is charged.
 
     With --top-k and --noise-stddev: how many images DataLens teachers may vote on. With --data: the whole plan of a
-    method or preset on that data set.
+    method or preset on that data set. With --accuracy as well: the least ε that is expected to reach it.
     """
-    spec_options = SpecOptions(**vars(planned)).with_encoders(_read_encoder)
+    if planned.epsilon is None and (accuracy is None or data is None):
+        raise InvalidSpec("Name --epsilon, or --data and the --accuracy that is wanted.")
+    spec_options = SpecOptions(**{**vars(planned), "epsilon": planned.epsilon or _USUAL_EPSILON}).with_encoders(
+        _read_encoder
+    )
     if data is None:
         allowance = _compute_allowance(spec_options, top_k, noise_stddev)
         output.show(allowance, output.format_facts(_describe_allowance(allowance)), as_json=as_json)
-    elif top_k is not None or noise_stddev is not None:
+        return
+    if top_k is not None or noise_stddev is not None:
         raise InvalidSpec("With --data, name parameters by --set, for example --set top_k=200.")
-    else:
-        summary = _price_plan(spec_options, data, build_choices(vars(reading)))
-        priced = summary.model_dump()
-        facts = describe_expectation(priced) | describe_plan(priced)
-        output.show(summary, output.format_facts(facts), as_json=as_json)
+    schema = _read_schema(data, build_choices(vars(reading)))
+    if public_data is not None:
+        spec_options = PublicFile.read(public_data, None).check(schema, spec_options)
+    summary = _price_plan(spec_options, schema, accuracy, follow=planned.epsilon is None)
+    priced = summary.model_dump()
+    output.show(summary, output.format_facts(describe_forecast(priced) | describe_plan(priced)), as_json=as_json)
+
+
+def describe_forecast(plan: dict[str, Any]) -> dict[str, object]:
+    """The lines about what is expected of a planned job, its risk and its time.
+
+    Args:
+        plan: A plan with its cost as JSON; an older service has no expectation.
+    """
+    wanted = plan.get("target")
+    facts: dict[str, object] = {"wanted accuracy": wanted["sentence"]} if wanted else {}
+    return facts | describe_expectation(plan)
 
 
 def describe_plan(price: dict[str, Any]) -> dict[str, object]:
@@ -85,13 +114,24 @@ def describe_expectation(plan: dict[str, Any]) -> dict[str, object]:
     expected, compared = plan.get("expectation"), plan.get("comparison")
     if expected is None:
         return {}
+    cost = plan.get("cost", plan)
     facts: dict[str, object] = {
         "verdict": expected.get("verdict", ""),
+        **({"risk": cost["risk"]} if cost.get("risk") else {}),
         "expected accuracy": f"{_format_range(expected)}. {expected['basis']}",
-        "training": f"about {duration(expected['training_seconds'])} on one core of this machine, in about "
-        f"{_format_memory(expected)} of memory{_format_disk(expected)}; drawing and measuring the images come on top",
+        **describe_time(cost),
+        "memory": f"about {_format_memory(expected)}{_format_disk(expected)}",
     }
     return facts if compared is None else facts | {"methods": _list_methods(expected, compared)}
+
+
+def describe_time(cost: dict[str, Any]) -> dict[str, object]:
+    """The line about the time of all phases of a job; an older plan has none."""
+    phases = {phase: seconds for phase, seconds in cost.get("phase_seconds", {}).items() if seconds >= _TOLD_SECONDS}
+    if not phases:
+        return {}
+    each = ", ".join(f"{phase} {duration(seconds)}" for phase, seconds in phases.items())
+    return {"time": f"about {duration(sum(phases.values()))} of one core: {each}"}
 
 
 def _list_methods(expected: dict[str, Any], compared: dict[str, Any]) -> str:
@@ -99,7 +139,7 @@ def _list_methods(expected: dict[str, Any], compared: dict[str, Any]) -> str:
 
     rows = [
         (
-            f"{'* ' if one['default'] else '  '}{one['title']}",
+            f"{'* ' if one['default'] else '  '}{one['title']}{_BEST if one.get('best_for_labels') else ''}",
             _format_range(one),
             one["looks"] or "",
             duration(one["training_seconds"]),
@@ -107,8 +147,13 @@ def _list_methods(expected: dict[str, Any], compared: dict[str, Any]) -> str:
         )
         for one in compared["methods"]
     ]
-    averages = f"{tell_range(expected['class_averages_low'], expected['class_averages_high'])} (guess)"
-    simpler = [("  Noisy class averages", averages), ("  Guessing, classes equal", f"{expected['guessing']:.0f} %")]
+    averages = tell_range(expected["class_averages_low"], expected["class_averages_high"])
+    real = tell_range(expected.get("real_low", 0.0), expected.get("real_high", 100.0))
+    simpler = [
+        ("  Noisy class averages", averages),
+        ("  Guessing", f"{expected['guessing']:.0f} %"),
+        ("  The real images", real),
+    ]
     table = [*rows, *((*row, "", "", "") for row in simpler)]
     columns = ("  method", "accuracy", "looks", "trains", "memory")
     return f"{output.format_table(columns, table).plain}\n* The default. {compared['reason']}"
@@ -168,11 +213,31 @@ def _read_encoder(path: Path) -> dict[str, Any]:
     return encoders.read(path).model_dump()
 
 
-def _price_plan(spec_options: SpecOptions, data: Path, choices: ReadingChoices) -> PlanWithExpectation:
+def _read_schema(data: Path, choices: ReadingChoices) -> Schema:
     from datalens_service.data import read_upload
-    from datalens_service.planning.expectations import PlanWithExpectation, compare, expect, measure_machine
 
-    schema = read_upload(data, choices).schema
+    return read_upload(data, choices).schema
+
+
+def _price_plan(spec_options: SpecOptions, schema: Schema, accuracy: float | None, *, follow: bool) -> ForecastPlan:
+    """Price a plan, at the ε that a wanted accuracy needs if that is to be followed."""
+    from datalens_service.planning.target import find_target
+
+    shares = spec_options.read_shares()
     spec = spec_options.build_spec(schema)
-    expected, compared = (ask(spec, schema, measure_machine()) for ask in (expect, compare))
-    return PlanWithExpectation(**spec.price(schema).spoken().model_dump(), expectation=expected, comparison=compared)
+    target = None if accuracy is None else find_target(spec, schema, accuracy, shares)
+    if target is not None and follow:
+        spec = replace(spec_options, epsilon=target.epsilon).build_spec(schema)
+    return build_forecast(spec, schema, shares).model_copy(update={"target": target})
+
+
+def build_forecast(spec: TrainingSpec, schema: Schema, shares: tuple[float, ...] | None) -> ForecastPlan:
+    """Price a job of this machine, with what is expected of it."""
+    from datalens_service.planning.expectations import compare, expect
+    from datalens_service.planning.machine import measure_machine
+    from datalens_service.planning.phases import expect_phases
+    from datalens_service.planning.target import ForecastPlan
+
+    expected, compared = (ask(spec, schema, measure_machine(), shares) for ask in (expect, compare))
+    priced = spec.price(schema).spoken().model_copy(update={"phase_seconds": expect_phases(spec, schema)})
+    return ForecastPlan(**priced.model_dump(), expectation=expected, comparison=compared)

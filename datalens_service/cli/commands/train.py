@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +14,9 @@ from datalens_service.base.errors import InvalidSpec
 from datalens_service.base.process_group import SINGLE_PROCESS, ProcessGroup, join_process_group, read_rendezvous
 from datalens_service.base.progress import Phase
 from datalens_service.cli import options, output, review
+from datalens_service.cli.commands.plan import build_forecast, describe_expectation
 from datalens_service.cli.failures import ExitCode
+from datalens_service.cli.public_file import PublicFile
 from datalens_service.cli.specs import ReadingOptions, SpecOptions, build_choices
 
 if TYPE_CHECKING:
@@ -26,9 +28,6 @@ if TYPE_CHECKING:
     from datalens_service.store.jobs.jobs import Job
 
 PRIVATE_READS = ("reading the upload",)
-
-_NOT_STORED_YET: Final = "public"
-"""Stands for the id of public data until they have one, so that a method without a use for them is refused."""
 
 
 def train(
@@ -127,7 +126,6 @@ def train_upload(
     """
     from datalens_service.cli.outcome import build_outcome, render_outcome
     from datalens_service.jobs.embedded_run import PRIVATE, open_embedded_run
-    from datalens_service.planning.expectations import expect
     from datalens_service.services import encoders
 
     # Refused before a folder is made and records are copied.
@@ -139,7 +137,9 @@ def train_upload(
     spec.plan(schema)
     if not (out / PRIVATE).exists():
         confirm()
-        review.accept_low_utility(lambda: expect(spec, schema).warning)
+        forecast = build_forecast(spec, schema, spec_options.read_shares())
+        output.say(output.format_facts(describe_expectation(forecast.model_dump(exclude={"comparison"}))))
+        review.accept_low_utility(lambda: forecast.expectation.warning if forecast.expectation else "")
     with open_embedded_run(out) as embedded_run:
         dataset = embedded_run.find_or_create_dataset(upload, format_name, spec.epsilon, spec.delta, confirm)
         if public is not None:
@@ -156,31 +156,6 @@ def train_upload(
     output.show(outcome, render_outcome(outcome), as_json=as_json)
     if outcome.error is not None:
         raise typer.Exit(ExitCode.JOB_FAILED)
-
-
-class PublicFile(NamedTuple):
-    """Images of a file that its owner declares public."""
-
-    upload: Upload
-    format_name: str
-    name: str
-
-    @classmethod
-    def read(cls, path: Path, license: str | None) -> PublicFile:
-        """Read a file, with the licence that its owner declares, if any."""
-        from datalens_service.data import detect, read_upload
-
-        upload = read_upload(path)
-        declared = {"records_are_public": True, "public_license": license or ""}
-        upload = upload._replace(schema=upload.schema.model_copy(update=declared))
-        return cls(upload, detect(path), path.name)
-
-    def check(self, schema: Schema, spec_options: SpecOptions) -> SpecOptions:
-        """The options with public data, refused where the images have another size."""
-        from datalens_service.methods.public_start import check_same_size
-
-        check_same_size(schema, self.upload.schema)
-        return replace(spec_options, public_data=_NOT_STORED_YET)
 
 
 def _ask(schema: Schema, counts: Counts, upload_notices: tuple[Notice, ...], out: Path) -> None:

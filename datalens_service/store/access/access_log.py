@@ -13,8 +13,9 @@ import hashlib
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final, NamedTuple
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.orm import Session
 
 from datalens_service.base.clock import to_second
@@ -27,6 +28,9 @@ from datalens_service.store.rows import get_or_refuse
 from datalens_service.store.schema.service_tables import AuditEntryRow, TenantRow
 from datalens_service.store.schema.tables import ApiKeyRow
 
+LOCAL: Final = "local"
+"""The actor of commands on the machine of the database."""
+
 
 @dataclass(frozen=True)
 class AuditEntry:
@@ -34,7 +38,7 @@ class AuditEntry:
 
     Attributes:
         seq: Number within it, from 1, without gaps.
-        actor: Id of the API key, or "local" for commands on the machine itself.
+        actor: Id of the API key, or `LOCAL`.
         object_id: Id of the object that was changed or created, if it has one.
         detail: The reason that was given, or what was made of the object; may be empty.
         hash: Hash of everything else.
@@ -107,26 +111,65 @@ def note(
         append(session, tenant_id, actor=actor, action=action, object_id=object_id, outcome=outcome, detail=detail)
 
 
+@dataclass(frozen=True)
+class EntryFilter:
+    """Entries that are asked for; what is None is not looked at.
+
+    Attributes:
+        actor: Id of a key or person, or the name that one or several have now.
+        object_id: Id of the object that was changed or created.
+        outcome: An HTTP status, or `2xx` to `5xx` for all of a kind.
+        since: Time of the first entry.
+        until: Time before which the last entry is.
+    """
+
+    actor: str | None = None
+    object_id: str | None = None
+    outcome: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def conditions(self, tenant_id: str) -> list[ColumnElement[bool]]:
+        """Return the conditions of entries of a tenant."""
+        found = [AuditEntryRow.tenant_id == tenant_id]
+        if self.actor is not None:
+            namesakes = select(ApiKeyRow.id).where(ApiKeyRow.tenant_id == tenant_id, ApiKeyRow.name == self.actor)
+            found.append((AuditEntryRow.actor == self.actor) | AuditEntryRow.actor.in_(namesakes))
+        if self.object_id is not None:
+            found.append(AuditEntryRow.object_id == self.object_id)
+        if self.outcome is not None:
+            least, most = (int(self.outcome.replace("x", digit)) for digit in "09")
+            found.append(AuditEntryRow.outcome.between(least, most))
+        if self.since is not None:
+            found.append(AuditEntryRow.at >= self.since)
+        if self.until is not None:
+            found.append(AuditEntryRow.at < self.until)
+        return found
+
+
+_ALL: Final = EntryFilter()
+
+
 def list_entries(
-    database: Database, tenant_id: str, *, after: int = 0, limit: int = 100
+    database: Database, tenant_id: str, which: EntryFilter = _ALL, *, after: int = 0, limit: int = 100
 ) -> tuple[tuple[AuditEntry, ...], str]:
     """Entries with a number above `after`, oldest first, and the hash of the journal's head."""
-    query = select(AuditEntryRow).where(AuditEntryRow.tenant_id == tenant_id, AuditEntryRow.seq > after)
+    query = select(AuditEntryRow).where(*which.conditions(tenant_id), AuditEntryRow.seq > after)
     with database.session() as session:
         rows = session.scalars(query.order_by(AuditEntryRow.seq).limit(check_limit(limit))).all()
         return tuple(AuditEntry.from_row(row) for row in rows), session.get_one(TenantRow, tenant_id).audit_hash
 
 
 def list_latest(
-    database: Database, tenant_id: str, *, before: int | None = None, limit: int = 100
-) -> tuple[AuditEntry, ...]:
-    """Return entries, newest first."""
-    query = select(AuditEntryRow).where(AuditEntryRow.tenant_id == tenant_id)
+    database: Database, tenant_id: str, which: EntryFilter = _ALL, *, before: int | None = None, limit: int = 100
+) -> tuple[tuple[AuditEntry, ...], str]:
+    """Entries with a number below `before`, newest first, and the hash of the journal's head."""
+    query = select(AuditEntryRow).where(*which.conditions(tenant_id))
     if before is not None:
         query = query.where(AuditEntryRow.seq < before)
     with database.session() as session:
-        rows = session.scalars(query.order_by(AuditEntryRow.seq.desc()).limit(check_limit(limit)))
-        return tuple(AuditEntry.from_row(row) for row in rows)
+        rows = session.scalars(query.order_by(AuditEntryRow.seq.desc()).limit(check_limit(limit))).all()
+        return tuple(AuditEntry.from_row(row) for row in rows), session.get_one(TenantRow, tenant_id).audit_hash
 
 
 def find_last_access(database: Database, tenant_id: str) -> dict[str, datetime]:
@@ -138,8 +181,19 @@ def find_last_access(database: Database, tenant_id: str) -> dict[str, datetime]:
         return {key_id: to_second(at) for key_id, at in session.execute(query) if at is not None}
 
 
-def verify(database: Database, tenant_id: str) -> int:
-    """Check the whole journal of a tenant; the number of its entries."""
+class Head(NamedTuple):
+    """The last entry of a journal; whoever notes it can tell later that the journal was not rewritten."""
+
+    seq: int
+    hash: str
+
+
+def verify(database: Database, tenant_id: str) -> Head:
+    """Check the whole journal of a tenant; its head.
+
+    Raises:
+        LedgerCorrupt: Names the first entry that is missing, was altered or is out of place.
+    """
     query = select(AuditEntryRow).where(AuditEntryRow.tenant_id == tenant_id).order_by(AuditEntryRow.seq)
     with database.session() as session:
         head = get_or_refuse(session, TenantRow, tenant_id, "tenant")
@@ -152,7 +206,7 @@ def verify(database: Database, tenant_id: str) -> int:
             previous = entry.hash
         if (head.audit_seq, head.audit_hash) != (seq, previous):
             raise _broken(seq + 1)
-        return seq - head.audit_base_seq
+        return Head(seq, previous)
 
 
 def shorten(session: Session, tenant_id: str, before: datetime) -> int:

@@ -23,6 +23,7 @@ from sqlalchemy.orm import Session
 
 from datalens_service.base.copies import copied
 from datalens_service.base.errors import InvalidInput, StateConflict, Unauthorized
+from datalens_service.proof.spenders import Actor
 from datalens_service.store.access import tenants
 from datalens_service.store.access.roles import Role, Scope, checked_scopes
 from datalens_service.store.database import Database
@@ -67,6 +68,10 @@ class ApiKey:
     def single_sign_on(self) -> bool:
         """Return True if this is a person known through an OpenID provider, who has browser sessions and no key."""
         return self.prefix.startswith(SINGLE_SIGN_ON_PREFIX)
+
+    def works(self, now: datetime) -> bool:
+        """Return True if it was neither revoked nor has expired at the instant `now`."""
+        return works(self, now)
 
     @classmethod
     def from_row(cls, row: ApiKeyRow) -> ApiKey:
@@ -183,6 +188,14 @@ def list_keys(database: Database, tenant_id: str | None = None) -> tuple[ApiKey,
         return tuple(ApiKey.from_row(row) for row in session.scalars(query))
 
 
+def find_actors(database: Database, ids: Collection[str]) -> dict[str, Actor]:
+    """Name keys, persons and commands by their ids; whoever is not known any more has no name."""
+    query = select(ApiKeyRow.id, ApiKeyRow.name).where(ApiKeyRow.id.in_(ids))
+    with database.session() as session:
+        names = {row.id: row.name for row in session.execute(query)}
+    return {actor: Actor(id=actor, name=names.get(actor)) for actor in sorted(ids)}
+
+
 def is_usable(now: datetime) -> ColumnElement[bool]:
     """Condition of rows whose key works at the instant `now`; people who sign in elsewhere have none."""
     unexpired = ApiKeyRow.expires_at.is_(None) | (ApiKeyRow.expires_at > now)
@@ -213,7 +226,7 @@ def _added(session: Session, requested: KeyRequest) -> tuple[ApiKey, str]:
     return ApiKey.from_row(row), plain
 
 
-def works(row: ApiKeyRow, now: datetime) -> bool:
+def works(row: ApiKeyRow | ApiKey, now: datetime) -> bool:
     """Return True if a key was neither revoked nor has expired at the instant `now`."""
     return row.revoked_at is None and (row.expires_at is None or now < row.expires_at)
 

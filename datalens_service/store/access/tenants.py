@@ -101,7 +101,7 @@ def _reopen(database: Database, name: str) -> Tenant | None:
         if row is None:
             return None
         row.removing_since = row.removed_at = None
-        access_log.append(session, row.id, actor="local", action="reopenTenant", object_id=row.id)
+        access_log.append(session, row.id, actor=access_log.LOCAL, action="reopenTenant", object_id=row.id)
         return Tenant.from_row(row)
 
 

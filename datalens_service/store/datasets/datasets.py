@@ -47,6 +47,7 @@ from datalens_service.store.installation import installation_key
 from datalens_service.store.ledger import ledger
 from datalens_service.store.ledger.recovery import check_log_before_upload
 from datalens_service.store.paging import StoredPage, list_page
+from datalens_service.store.patience import working
 from datalens_service.store.removals import RemovalKind
 from datalens_service.store.rows import copy_row
 from datalens_service.store.schema.tables import DEFAULT_TENANT, AccountRow, DatasetRow, JobRow, PrivacyAuditRow
@@ -163,14 +164,15 @@ def create(
     prints = fingerprints(key, images, unit_ids)
     constant = fingerprints(key, images[constant_rows(images)]).keys()
     # Before the transaction: there, nobody else can write.
-    with database.session() as session:
+    with database.session() as session, working():
         known = known_records(session, prints)
     with database.transaction() as session:
         installation_key(session, lock=True)
         if session.get(DatasetRow, dataset_id) is not None:
             raise StateConflict("The upload was confirmed a moment ago; look at it again.")
         checked_log_bytes = check_log_before_upload(session, database.log)
-        known |= known_records(session, prints.keys() - known.keys())
+        with working():
+            known |= known_records(session, prints.keys() - known.keys())
         _check_same_units(prints, known)
         if schema.records_are_public:
             _check_none_is_private(session, known)
@@ -183,7 +185,8 @@ def create(
         elif epsilon is not None and known and known.keys() < prints.keys() and known.keys() <= constant:
             raise StateConflict(_CONSTANT_LINK)
         payer = _account(session, dataset_id, accounts, schema, epsilon, delta, checked_log_bytes)
-        remember(session, {item: prints[item] for item in prints.keys() - known.keys()}, payer.id)
+        with working():
+            remember(session, {item: prints[item] for item in prints.keys() - known.keys()}, payer.id)
         row = DatasetRow(
             id=dataset_id,
             tenant_id=tenant_id,

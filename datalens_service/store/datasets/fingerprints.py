@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+import numpy as np
 from sqlalchemy import Connection
 from sqlalchemy.orm import Session
 
@@ -44,7 +45,8 @@ def fingerprints(key: bytes, images: Images, unit_ids: UnitIds | None = None) ->
     """
     shape = ",".join(map(str, images.shape[1:])).encode()
     keyed = hmac.new(key, shape + b"\0", hashlib.sha256)
-    records = (_fingerprint(keyed, image.tobytes()) for image in images)
+    # Rows of a plain array: those of a mapped file cost as much as their hash.
+    records = (_fingerprint(keyed, image.tobytes()) for image in np.asarray(images))
     if unit_ids is None:
         return dict.fromkeys(records)
     keyed_units = hmac.new(key, b"unit\0", hashlib.sha256)

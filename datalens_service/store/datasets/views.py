@@ -7,7 +7,7 @@ upload came, and its private report.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -68,11 +68,11 @@ def list_views(
     limit: int = 50,
     cursor: str | None = None,
     search: str | None = None,
-    state: DatasetState | None = None,
+    states: Collection[DatasetState] = tuple(DatasetState),
 ) -> StoredPage[DatasetView]:
-    """Uploads of a tenant, newest first.
+    """Uploads of a tenant in some states, newest first.
 
-    Deleted data sets are included, as their accounts stay. Deleted uploads that never became one are not.
+    Deleted data sets are among them, as their accounts stay. Deleted uploads that never became one are not.
     """
     registered = select(DatasetRow.id, DatasetRow.created_at).where(DatasetRow.tenant_id == tenant_id)
     unregistered = select(IntakeRow.dataset_id.label("id"), IntakeRow.created_at).where(
@@ -83,9 +83,9 @@ def list_views(
         tagged = cast(DatasetRow.tags, Text).contains(json.dumps(search), autoescape=True)
         registered = registered.where(or_(DatasetRow.name.icontains(search, autoescape=True), tagged))
         unregistered = unregistered.where(IntakeRow.form["name"].as_string().icontains(search, autoescape=True))
-    if state is not None:
-        registered = registered.where(DatasetRow.state == state)
-        unregistered = unregistered.where(IntakeRow.state == state)
+    if set(states) != set(DatasetState):
+        registered = registered.where(DatasetRow.state.in_(states))
+        unregistered = unregistered.where(IntakeRow.state.in_(states))
     if cursor is not None:
         columns = (DatasetRow.created_at, DatasetRow.id), (IntakeRow.created_at, IntakeRow.dataset_id)
         registered = registered.where(after(cursor, columns[0], *columns))

@@ -52,6 +52,7 @@ def create(
     *,
     dataset_id: str,
     request: dict[str, Any],
+    submitted_by: str,
     attacked_job_id: str | None = None,
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
     idempotency_key: str | None = None,
@@ -70,6 +71,7 @@ def create(
         quotas.check_jobs(session, dataset.tenant_id)
         row = _new_row(session, dataset, request, fingerprint)
         row.max_attempts, row.idempotency_key, row.queue = max_attempts, key, queue
+        row.submitted_by = submitted_by
         session.add(row)
         session.flush()
         session.add(PrivacyAuditRow(job_id=row.id, attacked_job_id=attacked_job_id, result=None))

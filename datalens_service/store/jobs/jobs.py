@@ -39,6 +39,7 @@ from sqlalchemy.orm import Session
 from datalens_service.base.clock import to_second
 from datalens_service.base.errors import StateConflict
 from datalens_service.methods import Plan
+from datalens_service.proof.spenders import Actor
 from datalens_service.store.access import quotas
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
@@ -132,6 +133,7 @@ class Job:
     notes: str = ""
     format: int = JOB_FORMAT
     lease_until: datetime | None = None
+    submitted_by: Actor | None = None
 
     def is_silent(self, now: datetime) -> bool:
         """Return True if the worker that holds the job has not renewed its lease.
@@ -145,7 +147,15 @@ class Job:
     def from_row(cls, row: JobRow) -> Job:
         """A copy of the row."""
         progress = Progress(row.phase, row.progress_value, row.progress_maximum, row.phase_start, row.phase_started_at)
-        return copy_row(cls, row, state=JobState(row.state), progress=progress, tags=tuple(row.tags))
+        submitter = read_submitter(row)
+        return copy_row(
+            cls, row, state=JobState(row.state), progress=progress, tags=tuple(row.tags), submitted_by=submitter
+        )
+
+
+def read_submitter(row: JobRow) -> Actor | None:
+    """Return who submitted a job; None where that was not recorded."""
+    return None if row.submitted_by is None else Actor(id=row.submitted_by, name=row.submitter_name)
 
 
 def create(
@@ -157,6 +167,7 @@ def create(
     price: dict[str, Any],
     plan: Plan,
     units: int,
+    submitted_by: str,
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
     idempotency_key: str | None = None,
     queue: str | None = None,
@@ -167,6 +178,7 @@ def create(
 
     Args:
         units: Ledger units of the whole plan; its slack is that of `plan`.
+        submitted_by: Id of the key or person, as the audit journal names them.
     """
     fingerprint = request_fingerprint(dataset_id, spec)
 
@@ -183,7 +195,7 @@ def create(
         row = new_row(dataset, "job", spec=spec, state=JobState.QUEUED, request_fingerprint=fingerprint, created_at=now)
         row.result, row.price, row.plan = result, price, plan.model_dump(mode="json")
         row.max_attempts, row.idempotency_key, row.queue = max_attempts, key, queue
-        row.priority, row.name = priority, name
+        row.priority, row.name, row.submitted_by = priority, name, submitted_by
         session.add(row)
         session.flush()
         ledger.reserve(session, account, row, units, plan.slack)

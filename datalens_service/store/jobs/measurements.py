@@ -40,6 +40,8 @@ def begin(database: Database, measured: Job, dataset_id: str, units: int, lease:
         # A lost worker ends it: nobody else may take it up.
         row.attempts = row.max_attempts = 1
         row.created_at = row.started_at = now
+        # Whoever submitted the job pays for its figures, too.
+        row.submitted_by = None if measured.submitted_by is None else measured.submitted_by.id
         session.add(row)
         ledger.reserve(session, account, row, units)
         return Lease(row.id, row.lease_token, lease.owner, lease.seconds, until)

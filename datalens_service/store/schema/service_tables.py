@@ -138,7 +138,11 @@ class AuditEntryRow(Base):
     """Records who did what to which object, and what came of it. `hash` covers all other columns."""
 
     __tablename__ = "audit_entries"
-    __table_args__ = (Index(None, "tenant_id", "actor", "at"),)
+    __table_args__ = (
+        Index(None, "tenant_id", "actor", "at"),
+        Index(None, "tenant_id", "actor", "seq"),
+        Index(None, "tenant_id", "object_id", "seq"),
+    )
 
     tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id"), primary_key=True)
     seq: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)

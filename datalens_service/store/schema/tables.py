@@ -25,9 +25,10 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     func,
+    select,
     text,
 )
-from sqlalchemy.orm import DeclarativeBase, Mapped, foreign, mapped_column, relationship
+from sqlalchemy.orm import DeclarativeBase, Mapped, column_property, foreign, mapped_column, relationship
 
 ID_LENGTH = 40
 HASH_LENGTH = 64
@@ -240,6 +241,29 @@ class ReservationRow(Base):
     created_at: Mapped[datetime] = mapped_column(default=PRESENT)
 
 
+class ApiKeyRow(Base):
+    """An API key: its SHA-256 and a prefix to find it by, never the key."""
+
+    __tablename__ = "api_keys"
+    __table_args__ = (
+        CheckConstraint("role IN ('owner', 'operator', 'consumer')", name="role_known"),
+        Index(None, "tenant_id"),
+    )
+
+    id: Mapped[str] = mapped_column(String(ID_LENGTH), primary_key=True)
+    tenant_id: Mapped[str] = mapped_column(String(ID_LENGTH), default=DEFAULT_TENANT)
+    role: Mapped[str] = mapped_column(String(16), default="owner")
+    scopes: Mapped[str | None]
+    requests_per_minute: Mapped[int | None]
+    concurrent_requests: Mapped[int | None]
+    expires_at: Mapped[datetime | None]
+    name: Mapped[str]
+    prefix: Mapped[str] = mapped_column(String(16), unique=True)
+    sha256: Mapped[str] = mapped_column(String(HASH_LENGTH))
+    created_at: Mapped[datetime] = mapped_column(default=PRESENT)
+    revoked_at: Mapped[datetime | None]
+
+
 class JobRow(Base):
     """A training job: what was asked and who runs it. Its budget is in its reservation.
 
@@ -292,6 +316,12 @@ class JobRow(Base):
     max_attempts: Mapped[int]
     queue: Mapped[str | None] = mapped_column(String(64))
     priority: Mapped[int] = mapped_column(default=DEFAULT_PRIORITY)
+    submitted_by: Mapped[str | None] = mapped_column(String(ID_LENGTH))
+    """Id of the key or person, as the audit journal has it; null of rows from before that was recorded."""
+    submitter_name: Mapped[str | None] = column_property(
+        select(ApiKeyRow.name).where(ApiKeyRow.id == submitted_by).scalar_subquery()
+    )
+    """Name that the key or person has now."""
     cancel_requested: Mapped[bool] = mapped_column(default=False)
     pause_requested: Mapped[bool] = mapped_column(default=False)
     phase: Mapped[str | None] = mapped_column(String(64))
@@ -420,26 +450,3 @@ class ArtifactRow(Base):
     media_type: Mapped[str] = mapped_column(String(128))
     releasable: Mapped[bool]
     created_at: Mapped[datetime]
-
-
-class ApiKeyRow(Base):
-    """An API key: its SHA-256 and a prefix to find it by, never the key."""
-
-    __tablename__ = "api_keys"
-    __table_args__ = (
-        CheckConstraint("role IN ('owner', 'operator', 'consumer')", name="role_known"),
-        Index(None, "tenant_id"),
-    )
-
-    id: Mapped[str] = mapped_column(String(ID_LENGTH), primary_key=True)
-    tenant_id: Mapped[str] = mapped_column(String(ID_LENGTH), default=DEFAULT_TENANT)
-    role: Mapped[str] = mapped_column(String(16), default="owner")
-    scopes: Mapped[str | None]
-    requests_per_minute: Mapped[int | None]
-    concurrent_requests: Mapped[int | None]
-    expires_at: Mapped[datetime | None]
-    name: Mapped[str]
-    prefix: Mapped[str] = mapped_column(String(16), unique=True)
-    sha256: Mapped[str] = mapped_column(String(HASH_LENGTH))
-    created_at: Mapped[datetime] = mapped_column(default=PRESENT)
-    revoked_at: Mapped[datetime | None]

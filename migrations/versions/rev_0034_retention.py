@@ -5,8 +5,8 @@ from typing import Final
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0033"
-down_revision = "0032"
+revision = "0034"
+down_revision = "0033"
 
 _KINDS: Final = ("datasets", "results", "uploads", "events", "deliveries", "journal")
 _GENESIS: Final = "0" * 64
@@ -31,7 +31,8 @@ def upgrade() -> None:
     base_hash = sa.Column("audit_base_hash", sa.String(64), nullable=False, server_default=_GENESIS)
     op.add_column("tenants", base_hash)
     for name, type_ in (
-        ("removing_since", sa.DateTime(timezone=True)), ("removed_at", sa.DateTime(timezone=True)), ("receipt", sa.JSON())
+        ("removing_since", sa.DateTime(timezone=True)), ("removed_at", sa.DateTime(timezone=True)),
+        ("receipt", sa.JSON()),
     ):  # fmt: skip
         op.add_column("tenants", sa.Column(name, type_, nullable=True))
     connection = op.get_bind()

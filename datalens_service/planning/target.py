@@ -1,0 +1,120 @@
+"""The ε, or the number of units, that a wanted accuracy is expected to need: public curves, which cost no budget.
+
+An accuracy counts as reached where the middle of its range reaches it, which is as likely as not.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Callable
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from datalens_service.base.errors import InvalidSpec, UnreachableAccuracy
+from datalens_service.base.fields import Stated
+from datalens_service.base.parsing import decimal_text
+from datalens_service.data.dataset import Schema
+from datalens_service.planning.expectations import Shares, expect_range, read_facts
+from datalens_service.planning.forecast import Facts
+from datalens_service.planning.reached import Comparison, Expectation, tell_range
+from datalens_service.privacy.accounting import Charge, limit_units, mu_for_epsilon
+from datalens_service.privacy.guarantee import PrivacyUnit
+from datalens_service.privacy.risk import tell_risk
+from datalens_service.spec import PlanSummary, TrainingSpec
+
+MOST_EPSILON: Final = 10.0
+"""The largest ε that jobs were measured at."""
+_STEPS: Final = 100
+"""Steps of ε in 1."""
+_MOST_UNITS: Final = 10_000_000
+
+
+class Target(BaseModel):
+    """The least ε that is expected to reach a wanted accuracy."""
+
+    model_config = ConfigDict(frozen=True)
+
+    accuracy: float = Field(description="Percent, as it was asked for.")
+    epsilon: Stated = Field(description="The least ε at which the middle of the range reaches it, with as many units.")
+    accuracy_low: float = Field(description="Percent, of harder images at that ε.")
+    accuracy_high: float = Field(description="The same, of easier images.")
+    units: int | None = Field(description="Units with which the ε of the plan is expected to reach it; null: unknown.")
+    risk: str = Field(description="That ε in right guesses whether one unit was used.")
+    sentence: str = Field(description="All of it as a sentence.")
+
+
+class ForecastPlan(PlanSummary):
+    """The cost of a plan, with an expectation of its results."""
+
+    expectation: Expectation | None = None
+    comparison: Comparison | None = None
+    target: Target | None = None
+
+
+def find_target(spec: TrainingSpec, schema: Schema, accuracy: float, shares: Shares = None) -> Target:
+    """Find the least ε that is expected to reach an accuracy, and the units that the planned ε needs.
+
+    Args:
+        spec: The planned job; its δ counts, too.
+        accuracy: Percent of real images.
+        shares: Declared frequencies of the classes.
+
+    Raises:
+        InvalidSpec: Guessing gives as much.
+        UnreachableAccuracy: No ε up to 10 is expected to reach it, in what was measured.
+    """
+    facts, delta = read_facts(spec, schema, shares), spec.delta_at(schema)
+    if accuracy <= 100 * facts.guessing:
+        given = f"{100 * facts.guessing:.0f} %"
+        raise InvalidSpec(f"⟦spec.accuracy⟧ must be above {given}, which naming the most frequent class always gives.")
+    planned = mu_for_epsilon(spec.epsilon, delta)
+
+    def at_epsilon(step: int) -> Facts:
+        return facts._replace(evidence=facts.evidence * mu_for_epsilon(step / _STEPS, delta) / planned)
+
+    def at_units(count: int) -> Facts:
+        more = count / schema.num_units
+        return facts._replace(evidence=facts.evidence * more, per_class=facts.per_class * more)
+
+    def reaches(found: Facts) -> bool:
+        return expect_range(spec, schema, found).middle >= accuracy
+
+    units = _find_least(lambda count: reaches(at_units(count)), _MOST_UNITS)
+    step = _find_least(lambda step: reaches(at_epsilon(step)), round(MOST_EPSILON * _STEPS))
+    enough = "" if units is None else f" At ε = {decimal_text(spec.epsilon)}, {_tell_units(units, schema)}."
+    if step is None:
+        most = expect_range(spec, schema, at_epsilon(round(MOST_EPSILON * _STEPS))).middle
+        raise UnreachableAccuracy(
+            f"{accuracy:g} % is not reachable in what was measured: with {schema.num_units:,} {schema.unit}s no ε up "
+            f"to {MOST_EPSILON:g} is expected to give more than about {math.floor(most)} %.{enough}"
+        )
+    reached = expect_range(spec, schema, at_epsilon(step))
+    epsilon = step / _STEPS
+    return Target(
+        accuracy=accuracy,
+        epsilon=epsilon,
+        accuracy_low=round(reached.low, 1),
+        accuracy_high=round(reached.high, 1),
+        units=units and _round_up(units),
+        risk=tell_risk(PrivacyUnit(schema.unit, schema.records_per_unit).word, Charge(limit_units(epsilon, delta))),
+        sentence=f"ε = {epsilon:g} is the least that is expected to reach {accuracy:g} % with these "
+        f"{schema.num_units:,} {schema.unit}s: as likely as not, in a range from "
+        f"{tell_range(reached.low, reached.high)}.{enough}",
+    )
+
+
+def _find_least(reaches: Callable[[int], bool], most: int) -> int | None:
+    """Find the least whole number from 1 that reaches; more never reaches less."""
+    found = bisect.bisect_left(range(1, most + 1), True, key=reaches) + 1
+    return found if found <= most else None
+
+
+def _tell_units(units: int, schema: Schema) -> str:
+    return f"about {_round_up(units):,} {schema.unit}s would do"
+
+
+def _round_up(units: int) -> int:
+    digits: int = 10 ** max(0, len(str(units)) - 2)
+    return math.ceil(units / digits) * digits
