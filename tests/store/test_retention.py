@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -255,6 +256,26 @@ def test_files_that_cannot_be_removed_are_removed_later(house: House, monkeypatc
     assert not Path(dataset.records_path).exists()
     assert removals.list_noted(house.database) == ()
     assert len(house.noted()) == 2
+
+
+def test_several_processes_that_remove_at_once_do_no_harm(house: House) -> None:
+    for seed in range(4):
+        dataset = house.stored(seed)
+        for number in range(300):
+            (Path(dataset.records_path) / str(number)).touch()
+        job_id = house.done(dataset.id)
+        for number in range(300):
+            place = house.settings.data_dir / "artifacts" / job_id / str(number)
+            place.mkdir()
+            (place / "left").touch()
+    house.age(DatasetRow, "created_at", 31)
+    house.age(JobRow, "finished_at", 31)
+    house.policy(datasets=30, results=30)
+    with ThreadPoolExecutor(4) as threads:
+        assert sum(threads.map(lambda _: house.remove(), range(4))) >= 8
+    assert house.list_files() == set()
+    assert removals.list_noted(house.database) == ()
+    assert len(house.noted()) == 8
 
 
 def test_a_removal_that_is_not_committed_removes_nothing(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

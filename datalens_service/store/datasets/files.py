@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from datalens_service.base.errors import FileDamaged, NotFound, StoreUnavailable
 from datalens_service.data.intake.stored_dataset import sync_folder
-from datalens_service.store.disk import translated
+from datalens_service.store.disk import list_files, translated
 
 _KEPT_COPIES = 64
 _FETCHES = 8
@@ -85,8 +85,8 @@ class LocalFiles:
     def remove_all_but(self, names: AbstractSet[str], folder: str) -> None:
         """Remove files, and folders that are empty then: those are named by what was in them."""
         with translated("Files could not be removed; look at the disk of ⟦DATALENS_DATA_DIR⟧."):
-            for path in tuple((self._root / folder).rglob("*")):
-                if path.is_file() and str(path.relative_to(self._root)) not in names:
+            for path in list_files(self._root / folder):
+                if str(path.relative_to(self._root)) not in names:
                     path.unlink(missing_ok=True)
                     for emptied in (path.parent, path.parent.parent):
                         with suppress(OSError):
@@ -138,7 +138,9 @@ class RemoteFiles:
             place = f"{self._root}/{folder}"
             for path in self._files.find(place) if self._files.exists(place) else ():
                 if f"{folder}/{str(path).partition(f'{place}/')[2]}" not in names:
-                    self._files.rm_file(path)
+                    # Another process may remove it at the same time.
+                    with suppress(FileNotFoundError):
+                        self._files.rm_file(path)
 
     def remove_copies(self, named: Callable[[Collection[str]], AbstractSet[str]]) -> None:
         """Remove copies of what was removed from the store, by this machine or by another one."""

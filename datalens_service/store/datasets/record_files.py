@@ -18,7 +18,7 @@ from datalens_service.base.errors import DatalensError, FileDamaged, InvalidInpu
 from datalens_service.base.settings import Settings
 from datalens_service.store.datasets.files import StoreProbe, open_store, was_altered
 from datalens_service.store.datasets.sealing import KEY_BYTES, altered_records, seal, unseal
-from datalens_service.store.disk import translated
+from datalens_service.store.disk import remove_folder, translated
 
 _YOUNG: Final = timedelta(days=1)
 _SEALED: Final = "sealed:"
@@ -94,8 +94,8 @@ class RecordStore:
             self._remote().remove(name)
         with translated("Records could not be removed; look at the disk of ⟦DATALENS_DATA_DIR⟧."):
             for folder in {self._folder / name, self._here(records_path)}:
-                if folder.is_absolute() and folder.exists():
-                    shutil.rmtree(folder)
+                if folder.is_absolute():
+                    remove_folder(folder)
 
     def _here(self, records_path: str) -> Path:
         """A folder of data_dir, which may have been moved or restored elsewhere since."""
