@@ -1,6 +1,7 @@
 """scripts/version.py: a release is one landing, and every other landing has a version of its own."""
 
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from packaging.version import Version
 
 from other_programs import find_program
-from repository import ROOT
+from repository import ROOT, list_files
 
 AUTHOR = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.org")
 RELEASED = "## Unreleased\n\n## 1.1.0 – 2026-11-29\n- Old.\n"
@@ -90,6 +91,12 @@ def test_without_git_no_commit_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("given", ["1.2.0.dev3+gabc.changed", "1.2.0.dev3-gabc.changed"])
 def test_a_build_without_git_may_be_told(tmp_path: Path, given: str) -> None:
     assert version_of(tmp_path, BUILD_VERSION=given) == "1.2.0.dev3+gabc.changed"
+
+
+def test_kubernetes_names_the_images_of_the_last_release() -> None:
+    release = re.findall(r"^## (\d\S*)", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)[0]
+    bases = [(ROOT / name).read_text() for name in list_files() if name.endswith("kustomization.yaml")]
+    assert {tag for base in bases for tag in re.findall(r"^\s*newTag: (\S+)", base, flags=re.MULTILINE)} == {release}
 
 
 def test_a_description_on_an_index_leads_to_the_files_of_its_version() -> None:

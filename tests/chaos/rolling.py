@@ -49,12 +49,15 @@ def _upgrade(stack: OlderStack) -> Figures:
     older, command = stack.url, stack.api_command()
     assert isinstance(stack.api, subprocess.Popen)
     older_api, older_worker = stack.api, stack.workers[0]
-    first = _submit(stack, older, QUICK)
-    found: dict[str, Job] = {"before": stack.wait_for_end(first)}
+    first = _order(stack, older, QUICK)
+    # By the API: the database is still that of the older version.
+    with stack.client() as client:
+        client.wait(first)
     stack.port = free_port()
     stack.start_api()
     stack.wait(stack.ready)
-    with _asked(stack, {"older": older, "newer": stack.url}, first.id) as answers:
+    found = {"before": stack.wait_for_end(jobs.get(stack.database, first))}
+    with _asked(stack, {"older": older, "newer": stack.url}, first) as answers:
         found["submitted to the newer API, run by the older worker"] = _submit(stack, stack.url, QUICK)
         stack.wait_for_end(found["submitted to the newer API, run by the older worker"])
         given = _submit(stack, older, _ENDLESS)
@@ -91,9 +94,13 @@ def _continue(stack: OlderStack, given: Job) -> None:
 
 
 def _submit(stack: OlderStack, url: str, spec: dict[str, Any]) -> Job:
+    return jobs.get(stack.database, _order(stack, url, spec))
+
+
+def _order(stack: OlderStack, url: str, spec: dict[str, Any]) -> str:
     dataset = stack.new_dataset()
     with Client(url, stack.key, timeout=PATIENCE) as client:
-        return jobs.get(stack.database, client.submit(dataset, spec, accept_low_utility=True).id)
+        return client.submit(dataset, spec, accept_low_utility=True).id
 
 
 @contextmanager
