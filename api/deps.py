@@ -28,6 +28,7 @@ from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.ledger_check import LedgerCheck
 from datalens_service.services.predictions import Predictions
 from datalens_service.services.prices import Prices
+from datalens_service.services.removal import Remover
 from datalens_service.services.synthetic_files import SyntheticFiles
 from datalens_service.services.validation_queue import Validator
 from datalens_service.store.access import browser_sessions, keys, quotas, tenants
@@ -65,6 +66,7 @@ class Services:
     surroundings: Surroundings
     stopping: threading.Event
     validator: Validator
+    remover: Remover
     signing_key: PublicKey
     openid_provider: OpenIdProvider | None = None
     readiness_threads: CapacityLimiter = field(default_factory=partial(CapacityLimiter, READINESS_CONNECTIONS))
@@ -118,10 +120,13 @@ def _admit(
     # Ids that are malformed are refused by the operation itself; a database need not see them.
     usable = {name: value for name, value in request.path_params.items() if re.fullmatch(IDENTIFIER, value)}
     with services.database.connection() as connection:
-        tenants.check_owned(connection, key.tenant_id, usable)
-        if is_closed(key, find_rule(operation)):
+        rule = find_rule(operation)
+        if not rule.cross_tenant:
+            tenants.check_owned(connection, key.tenant_id, usable)
+        if is_closed(key, rule):
             approvals.check_released(connection, usable)
-        requests = quotas.read_requests_per_minute(connection, key.tenant_id)
+        default = services.settings.tenant_requests_per_minute
+        requests = quotas.read_requests_per_minute(connection, key.tenant_id, default)
     services.limits.count_tenant(key.tenant_id, requests)
     return key
 

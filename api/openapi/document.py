@@ -40,6 +40,7 @@ TAGS: Final = (
     {"name": "generators", "description": "Sample more images; export and import generators."},
     {"name": "classifiers", "description": "Predict, free of further cost; individual ε of a record."},
     {"name": "access", "description": "Keys, usage, and who did what."},
+    {"name": "tenants", "description": "For how long things are kept; tenants, their quotas and their removal."},
     {"name": "webhooks", "description": "Notifications about job state changes."},
     {"name": "health", "description": "For load balancers and operators; need no key."},
     {"name": "problems", "description": "What the errors mean; needs no key."},

@@ -150,3 +150,13 @@ AUDITS: Final[Json] = {
         },
     },
 }
+RETENTION: Final[Json] = {
+    "months": {
+        "summary": "Records for three months, results for a year",
+        "value": {"datasets": 90, "results": 365, "deliveries": 30, "journal": 1095},
+    }
+}
+QUOTAS: Final[Json] = {
+    "small": {"summary": "A small laboratory", "value": {"bytes": 10_000_000_000, "datasets": 20, "jobs": 4}}
+}
+TENANT_REMOVAL: Final[Json] = {"named": {"summary": "Its name, once more", "value": {"name": "lab"}}}

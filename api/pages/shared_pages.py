@@ -55,7 +55,9 @@ def open_link(secret: str, request: Request, services: ServicesDep) -> Generator
     link = _verify(secret, request, services)
     with services.limits.acquire_link(link.id):
         with services.database.connection() as connection:
-            services.limits.count_tenant(link.tenant_id, quotas.read_requests_per_minute(connection, link.tenant_id))
+            default = services.settings.tenant_requests_per_minute
+            requests = quotas.read_requests_per_minute(connection, link.tenant_id, default)
+        services.limits.count_tenant(link.tenant_id, requests)
         model = released_models.find(services.database, link.release_id)
         job = jobs.get(services.database, model.job_id or "")
         if job.is_held:

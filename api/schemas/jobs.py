@@ -222,6 +222,9 @@ class JobRead(BaseModel):
         "measurements once the job has ended. From then on the job can only succeed."
     )
     finished_at: datetime | None
+    results_removed_at: datetime | None = Field(
+        default=None, description="When its files and its model were removed for their age; what it charged stays."
+    )
     estimated_finish_at: datetime | None = Field(
         description="When a running job is likely to end, to the minute; null while there is no estimate."
     )

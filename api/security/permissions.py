@@ -145,6 +145,15 @@ RULES: Final[dict[str, Rule]] = {
     "getMetrics": Rule(Scope.USAGE_READ, audited=False, cross_tenant=True),
     "getUsage": Rule(Scope.USAGE_READ, audited=False),
     "listAuditEntries": Rule(Scope.AUDIT_READ, audited=False),
+    "getRetention": Rule(Scope.USAGE_READ, audited=False),
+    "listDueRemovals": Rule(Scope.DATASETS_READ, audited=False),
+    # Noted with their days or numbers, in the transaction that sets them.
+    "updateRetention": Rule(None, audited=False),
+    "updateInstallationRetention": Rule(None, audited=False, cross_tenant=True),
+    "updateTenantQuotas": Rule(None, audited=False, cross_tenant=True),
+    "listTenants": Rule(None, audited=False, cross_tenant=True),
+    "getTenant": Rule(None, audited=False, cross_tenant=True),
+    "deleteTenant": Rule(None, audited=False, cross_tenant=True),
     # The pages: what they change is a request of its own to the operations above.
     "showDatasets": Rule(Scope.DATASETS_READ, audited=False),
     "showUploadForm": Rule(Scope.DATASETS_WRITE, audited=False),
@@ -170,6 +179,8 @@ RULES: Final[dict[str, Rule]] = {
     "showWebhook": Rule(Scope.WEBHOOKS_WRITE, audited=False),
     "showAuditEntries": Rule(Scope.AUDIT_READ, audited=False),
     "showUsage": Rule(Scope.USAGE_READ, audited=False),
+    "showRetention": Rule(None, audited=False),
+    "showTenants": Rule(None, audited=False, cross_tenant=True),
 }
 """By operation id."""
 

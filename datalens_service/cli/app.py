@@ -22,7 +22,9 @@ from datalens_service.cli.commands import (
     predict,
     prepare,
     releases,
+    retention,
     serve,
+    tenants,
     train,
     verify,
 )
@@ -108,6 +110,9 @@ app.add_typer(datasets.app, name="datasets")
 app.add_typer(journal.app, name="journal")
 app.add_typer(keys.app, name="keys")
 app.add_typer(keys.tenants_app, name="tenants")
+keys.tenants_app.command()(tenants.export)
+keys.tenants_app.command()(tenants.remove)
+app.add_typer(retention.app, name="retention")
 app.add_typer(plugins.app, name="plugins")
 
 

@@ -24,7 +24,9 @@ def upgrade() -> None:
         sa.Column("expires_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("revoked_at", sa.DateTime(timezone=True), nullable=True),
         sa.ForeignKeyConstraint(["tenant_id"], ["tenants.id"], name=op.f("fk_release_links_tenant_id")),
-        sa.ForeignKeyConstraint(["release_id"], ["generators.id"], name=op.f("fk_release_links_release_id")),
+        sa.ForeignKeyConstraint(
+            ["release_id"], ["generators.id"], name=op.f("fk_release_links_release_id"), ondelete="CASCADE"
+        ),
         sa.ForeignKeyConstraint(["key_id"], ["api_keys.id"], name=op.f("fk_release_links_key_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_release_links")),
         sa.UniqueConstraint("prefix", name=op.f("uq_release_links_prefix")),

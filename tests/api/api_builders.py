@@ -160,6 +160,7 @@ def one_of_everything(client: Any, services: Services, dataset_id: str, folder: 
     return {
         "audit_id": audit.job.id,
         "dataset_id": dataset_id,
+        "tenant_id": "default",
         "upload_id": upload.json()["id"],
         "job_id": job_id,
         "key_id": key.id,

@@ -19,6 +19,7 @@ from sqlalchemy.orm import Session
 from datalens_service.base.copies import copied
 from datalens_service.base.errors import InvalidInput, StateConflict, Unauthorized
 from datalens_service.proof.spenders import Actor
+from datalens_service.store.access import tenants
 from datalens_service.store.access.roles import Role, Scope, checked_scopes, stored_role, stored_scopes
 from datalens_service.store.access.shown_secrets import PATTERN, PREFIX_LENGTH, digest, draw_secret, matches
 from datalens_service.store.database import Database
@@ -202,7 +203,7 @@ def is_usable(now: datetime) -> ColumnElement[bool]:
 
 
 def _added(session: Session, requested: KeyRequest) -> tuple[ApiKey, str]:
-    get_or_refuse(session, TenantRow, requested.tenant_id, "tenant")
+    tenants.check_open(session, requested.tenant_id)
     if requested.expires_at is not None and requested.expires_at <= read_database_clock(session):
         raise InvalidInput("⟦key.expires_at⟧ lies in the past.")
     body = draw_secret()

@@ -127,6 +127,7 @@ class Job:
     queue: str | None = None
     priority: int = DEFAULT_PRIORITY
     released_at: datetime | None = None
+    results_removed_at: datetime | None = None
     is_audit: bool = False
     name: str = ""
     tags: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ not cover it, and whatever its card says is the claim of whoever made it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -16,8 +17,10 @@ from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
 from datalens_service.base.errors import NotFound
+from datalens_service.store import removals
 from datalens_service.store.database import Database
 from datalens_service.store.paging import StoredPage, list_page
+from datalens_service.store.removals import RemovalKind
 from datalens_service.store.rows import copy_row, get_or_refuse
 from datalens_service.store.schema.service_tables import CLASSIFIER, GENERATOR, ReleasedModelRow
 from datalens_service.store.schema.tables import JobRow
@@ -152,8 +155,14 @@ def list_models(
         return list_page(session, query, columns, StoredModel.from_row, limit, cursor)
 
 
-def delete_imported(database: Database, generator_id: str) -> bool:
-    """Forget an imported generator; False for one that a job made, which is a release and stays."""
+def delete_imported(
+    database: Database, generator_id: str, settle: Callable[[Session], None] = lambda _session: None
+) -> bool:
+    """Forget an imported generator and note its files to be removed; False for one that a job made, which stays.
+
+    Args:
+        settle: Called in the transaction that does so.
+    """
     with database.transaction() as session:
         row = session.get(ReleasedModelRow, generator_id)
         if row is None or row.kind != GENERATOR:
@@ -161,4 +170,6 @@ def delete_imported(database: Database, generator_id: str) -> bool:
         if row.job_id is not None:
             return False
         session.delete(row)
+        removals.note(session, RemovalKind.GENERATOR, generator_id)
+        settle(session)
         return True

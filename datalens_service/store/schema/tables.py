@@ -346,6 +346,7 @@ class JobRow(Base):
     started_at: Mapped[datetime | None]
     released_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
+    results_removed_at: Mapped[datetime | None]
     reservation: Mapped[ReservationRow] = relationship(
         primaryjoin=lambda: JobRow.id == foreign(ReservationRow.owner_id), lazy="joined", innerjoin=True
     )
