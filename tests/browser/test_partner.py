@@ -109,7 +109,7 @@ def test_a_partner_opens_one_release_by_a_link_and_downloads_it_without_a_script
     assert archive.value.suggested_filename.endswith(".zip")
     partner.page.get_by_text("Only some classes").click()
     partner.page.get_by_label("7", exact=True).check()
-    partner.page.get_by_label("Images", exact=True).fill("500")
+    partner.page.get_by_role("spinbutton", name="Images").fill("500")
     with partner.page.expect_download() as images:
         partner.page.get_by_role("button", name="Download images alone").click()
     assert images.value.suggested_filename.endswith("-synthetic.parquet")
