@@ -55,7 +55,7 @@ def decide(steward: Visitor, job: str) -> None:
     expect(page.get_by_text("a coin gets 50")).to_be_visible()
     steward.shows("39-steward-decides")
     page.get_by_role("button", name="Release it…").click()
-    page.get_by_label("Why").fill("Report read; agreed with the data protection officer.")
+    page.get_by_role("textbox", name="Why").fill("Report read; agreed with the data protection officer.")
     with page.expect_navigation():
         page.get_by_role("button", name="Release it", exact=True).click()
     expect(page.get_by_text("Released by a second person")).to_be_visible()
@@ -77,7 +77,7 @@ def test_a_partner_opens_one_release_by_a_link_and_downloads_it_without_a_script
     page = owner.page
     dataset = owner.upload(upload)
     page.goto(f"/datasets/{dataset}/new-job")
-    page.get_by_text("More settings").click()
+    page.get_by_text("More settings", exact=True).click()
     page.get_by_label("A second person decides").check()
     job = owner.submit()
     expect(page.locator("#live")).not_to_have_attribute("data-again", "2", timeout=JOB_MILLISECONDS)
@@ -88,8 +88,8 @@ def test_a_partner_opens_one_release_by_a_link_and_downloads_it_without_a_script
     page.get_by_role("link", name="Releases").click()
     owner.shows("40-releases")
     page.get_by_role("link", name="Share it").first.click()
-    page.get_by_label("Title").fill("Handwritten digits")
-    page.get_by_label("Licence").select_option("CC-BY-4.0")
+    page.get_by_role("textbox", name="Title").fill("Handwritten digits")
+    page.get_by_label("Licence", exact=True).select_option("CC-BY-4.0")
     with page.expect_navigation():
         page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("heading", name="Handwritten digits")).to_be_visible()
@@ -109,7 +109,7 @@ def test_a_partner_opens_one_release_by_a_link_and_downloads_it_without_a_script
     assert archive.value.suggested_filename.endswith(".zip")
     partner.page.get_by_text("Only some classes").click()
     partner.page.get_by_label("7", exact=True).check()
-    partner.page.get_by_label("Images", exact=True).fill("500")
+    partner.page.get_by_role("spinbutton", name="Images").fill("500")
     with partner.page.expect_download() as images:
         partner.page.get_by_role("button", name="Download images alone").click()
     assert images.value.suggested_filename.endswith("-synthetic.parquet")
