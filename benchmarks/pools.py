@@ -2,12 +2,13 @@
 
     python -m benchmarks.pools --method labelled_pool --epsilon 1 >> benchmarks/results/pools.jsonl
     python -m benchmarks.pools --method public_votes --pool same
+    python -m benchmarks.pools --method private_evolution --set images=4000
     python -m benchmarks.pools --method real
 
 10,000 training images of CIFAR-10 are drawn by the seed. Those of airplane, cat, deer, frog and truck, about 5,000, are
 private; the others, of five other classes, are the pool. With `--pool same` it is as many other images of the private
 classes, without labels. Students are the standard CNN, from nothing, last epoch, on 5,000 real test images. `real` is
-a student of the private images in as many steps.
+a student of the private images in as many steps. `private_evolution` gets no pool: its generator draws by rules.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ DELTA: Final = 1e-5
 PRIVATE: Final = ("airplane", "cat", "deer", "frog", "truck")
 _DRAWN: Final = 10_000
 _REAL: Final = "real"
-_PLACE_OF_ENCODER: Final = {"labelled_pool": "classifier.encoder", "public_votes": "encoder"}
+_EVOLUTION: Final = "private_evolution"
+_PLACE_OF_ENCODER: Final = {"labelled_pool": "classifier.encoder", "public_votes": "encoder", _EVOLUTION: "encoder"}
 
 
 def draw(pool: str, seed: int) -> tuple[Dataset, Upload]:
@@ -71,7 +73,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     targets: Targets = data.train.labels
     released = None
     if options.method != _REAL:
-        released = run(spec_of(options, data.schema), data, account=UnchargedAccount(), public=pool).generator
+        shown = None if options.method == _EVOLUTION else pool
+        released = run(spec_of(options, data.schema), data, account=UnchargedAccount(), public=shown).generator
         images, targets = released.draw_training_set(options.images, seed=options.seed)
     seconds = time.process_time() - began
     return {
@@ -94,9 +97,8 @@ def spec_of(options: argparse.Namespace, schema: Schema) -> TrainingSpec:
     """The job."""
     encoder = f"{_PLACE_OF_ENCODER[options.method]}={options.encoder}"
     settings = [encoder, *options.settings]
-    asked = SpecOptions(
-        options.epsilon, DELTA, options.method, settings=settings, seed=options.seed, public_data="ds_1"
-    )
+    pool = None if options.method == _EVOLUTION else "ds_1"
+    asked = SpecOptions(options.epsilon, DELTA, options.method, settings=settings, seed=options.seed, public_data=pool)
     return asked.build_spec(schema)
 
 

@@ -195,9 +195,10 @@ REVIEWED = {
     "models/teachers/ensemble.py": {"imports pathlib"},
     "models/teachers/tensor_store.py": {f"imports {name}" for name in ("mmap", "os", "shutil", "tempfile", "pathlib")},
 }  # fmt: skip
-"""Read line by line: files of released models, of public weights, of the operator's public pipelines and of teachers too large for memory, which have no
-name; seeds of networks, within `fork_rng`; an encoder's own process; threads that end with their gradients; precision
-and places of weights, which follow from the device and the network."""
+"""Read line by line: files of released models, of public weights, of the operator's public pipelines
+and of teachers too large for memory, which have no name; seeds of networks, within `fork_rng`; an encoder's own
+process; threads that end with their gradients; precision and places of weights, which follow from the device and the
+network."""
 
 
 DRIVER = ("driver.py", "registered.py", "wall_rules.py")
