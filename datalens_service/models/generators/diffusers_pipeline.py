@@ -88,7 +88,8 @@ class DiffusersPipeline:
 def _load(folder: str, device: str) -> Any:
     from diffusers import DiffusionPipeline
 
-    pipeline = DiffusionPipeline.from_pretrained(
+    load: Any = DiffusionPipeline.from_pretrained
+    pipeline = load(
         folder, local_files_only=True, use_safetensors=True, trust_remote_code=False, low_cpu_mem_usage=False
     ).to(device)
     pipeline.set_progress_bar_config(disable=True)
@@ -108,7 +109,8 @@ class _Unconditional:
             raise ValueError(f"it makes images of {self._network.config.in_channels} channels")
 
     def draw(self, prompts: list[str], seeds: Seeds, steps: int) -> list[Picture]:
-        return self._pipeline(batch_size=len(prompts), generator=seeds, num_inference_steps=steps).images
+        made: list[Picture] = self._pipeline(batch_size=len(prompts), generator=seeds, num_inference_steps=steps).images
+        return made
 
     @torch.no_grad()
     def vary(
@@ -148,7 +150,8 @@ class _TextToImage:
         self._size: tuple[int, int] | None = None
 
     def draw(self, prompts: list[str], seeds: Seeds, steps: int) -> list[Picture]:
-        return self._draw(prompt=prompts, generator=seeds, num_inference_steps=steps).images
+        made: list[Picture] = self._draw(prompt=prompts, generator=seeds, num_inference_steps=steps).images
+        return made
 
     def vary(
         self, pictures: list[Picture], prompts: list[str], seeds: Seeds, settings: PipelineSettings
@@ -156,13 +159,14 @@ class _TextToImage:
         size = self._find_size()
         # Image to image leaves out steps by its strength, and needs one at least.
         steps = max(settings.steps, int(np.ceil(1 / settings.strength)))
-        return self._vary(
+        made: list[Picture] = self._vary(
             prompt=prompts,
             image=[picture.resize(size) for picture in pictures],
             strength=settings.strength,
             generator=seeds,
             num_inference_steps=steps,
         ).images
+        return made
 
     def _find_size(self) -> tuple[int, int]:
         """Return width and height of the pipeline's images, by one image of a single step."""

@@ -7,7 +7,7 @@ ellipse, a rectangle, a ring or a bent stroke. A variation moves the point. No i
 from __future__ import annotations
 
 import hashlib
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from datalens_service.data.dataset import Images, Schema
 
 Points = NDArray[np.float32]
 """Pictures as points (n, parameters) of the unit cube, or some of their coordinates."""
-Planes = NDArray[np.float32]
+Planes = NDArray[Any]
 """A value of each pixel, (n, height, width)."""
 
 _COLOURS: Final = 4
@@ -100,7 +100,8 @@ def _move(points: Points, rng: np.random.Generator) -> Points:
     moved = points + lengths * rng.normal(size=points.shape)
     redrawn = rng.random(points.shape) < _REDRAWN * lengths / _LARGEST_STEP
     moved = np.where(redrawn, rng.random(points.shape), moved)
-    return (1 - np.abs(1 - np.abs(moved) % 2)).astype(np.float32)
+    reflected: Points = (1 - np.abs(1 - np.abs(moved) % 2)).astype(np.float32)
+    return reflected
 
 
 def _shift(images: Images, rng: np.random.Generator) -> Images:
@@ -110,7 +111,8 @@ def _shift(images: Images, rng: np.random.Generator) -> Images:
     for image in made:
         down, right = (int(rng.integers(-size // 8, size // 8 + 1)) for size in (height, width))
         image[:] = np.roll(image, (down, right), axis=(0, 1))
-    return made.clip(0, 255).astype(np.uint8)
+    shifted: Images = made.clip(0, 255).astype(np.uint8)
+    return shifted
 
 
 def render(points: Points, shape: tuple[int, int, int]) -> Images:
@@ -132,7 +134,8 @@ def render(points: Points, shape: tuple[int, int, int]) -> Images:
     for layer in points[:, _BACKGROUND:].reshape(len(points), _LAYERS, _LAYER).transpose(1, 0, 2):
         cover = _cover(layer, x, y, 2 / longest)[..., None]
         canvas += cover * (layer[:, None, None, 7 : 7 + channels] - canvas)
-    return np.rint(canvas.clip(0, 1) * 255).astype(np.uint8)
+    drawn: Images = np.rint(canvas.clip(0, 1) * 255).astype(np.uint8)
+    return drawn
 
 
 def _draw_background(points: Points, x: Planes, y: Planes, channels: int) -> NDArray[np.float32]:
@@ -164,19 +167,23 @@ def _cover(layer: Points, x: Planes, y: Planes, pixel: float) -> Planes:
     strokes = bounds == len((_ellipse, _rectangle, _ring))
     distance[strokes] = _stroke(layer[strokes], x, y)
     there = layer[:, 0, None, None] > np.float32(0.35)
-    return (there * (0.5 - distance / pixel).clip(0, 1)).astype(np.float32)
+    cover: Planes = (there * (0.5 - distance / pixel).clip(0, 1)).astype(np.float32)
+    return cover
 
 
 def _ellipse(u: Planes, v: Planes, size: Points) -> Planes:
-    return np.hypot(u, v) - size
+    distance: Planes = np.hypot(u, v) - size
+    return distance
 
 
 def _rectangle(u: Planes, v: Planes, size: Points) -> Planes:
-    return np.maximum(np.abs(u), np.abs(v)) - size
+    distance: Planes = np.maximum(np.abs(u), np.abs(v)) - size
+    return distance
 
 
 def _ring(u: Planes, v: Planes, size: Points) -> Planes:
-    return np.abs(np.hypot(u, v) - size) - 0.2 * size
+    distance: Planes = np.abs(np.hypot(u, v) - size) - 0.2 * size
+    return distance
 
 
 def _stroke(layer: Points, x: Planes, y: Planes) -> Planes:
