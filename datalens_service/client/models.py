@@ -530,7 +530,7 @@ class DueInfo(ResponseModel):
 
 
 class QuotasInfo(ResponseModel):
-    """What a tenant may have at once; None is no limit."""
+    """Limits of a tenant, at once; None is no limit."""
 
     bytes: int | None = None
     datasets: int | None = None
