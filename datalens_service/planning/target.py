@@ -99,7 +99,7 @@ def find_target(spec: TrainingSpec, schema: Schema, accuracy: float, shares: Sha
         accuracy_high=round(reached.high, 1),
         units=units and _round_up(units),
         risk=tell_risk(PrivacyUnit(schema.unit, schema.records_per_unit).word, Charge(limit_units(epsilon, delta))),
-        sentence=f"ε = {epsilon:g} is the least that is expected to reach {accuracy:g} % with these "
+        sentence=f"ε = {decimal_text(epsilon)} is the least that is expected to reach {accuracy:g} % with these "
         f"{schema.num_units:,} {schema.unit}s: as likely as not, in a range from "
         f"{tell_range(reached.low, reached.high)}.{enough}",
     )
