@@ -12,7 +12,7 @@ import typer
 
 from datalens_service.cli import options, output, review
 from datalens_service.cli.commands.keys import open_database
-from datalens_service.cli.new_file import new_file
+from datalens_service.cli.new_file import private_file
 from datalens_service.cli.service import load_service_settings
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def export(
     from datalens_service.store.datasets.artifacts import ArtifactStore
 
     settings = load_service_settings(data_dir)
-    with new_file(out, force=force) as path, open_database(data_dir) as database, path.open("xb") as file:
+    with private_file(out, force=force) as path, open_database(data_dir) as database, path.open("xb") as file:
         found = tenants.find(database, tenant)
         artifacts = ArtifactStore(database, settings.data_dir, settings.artifact_url)
         sums = tenant_export.export_tenant(database, artifacts, settings, found, file)
@@ -67,7 +67,7 @@ def remove(
     or leave the rest to the service. Prints the signed receipt, which `datalens verify` checks.
     """
     # A name that is taken is refused before anything leaves.
-    with nullcontext() if out is None else new_file(out, force=force) as path:
+    with nullcontext() if out is None else private_file(out, force=force) as path:
         name, receipt = _remove(tenant, data_dir, yes=yes)
         text = json.dumps(receipt, ensure_ascii=False, indent=2)
         if path is not None:
