@@ -1,6 +1,6 @@
 """Folders of diffusers pipelines as generators: what is in them is checked and hashed, and nothing of it is loaded.
 
-The operator names a folder of folders; the pipeline in its subfolder `flowers` is the generator `diffusers.flowers`.
+The operator names a folder of folders; the pipeline in a subfolder is the generator of this name, after `PREFIX`.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def read_settings(name: str, folder: Path) -> PipelineSettings:
 
 
 def hash_folder(folder: Path) -> str:
-    """Return the SHA-256 over lines of SHA-256 and path of all files, in the order and form of `sha256sum`."""
+    """Return the SHA-256 over lines of SHA-256 and path of all files, in the order and form of sha256sum."""
     return _hash_listed(
         folder,
         tuple(
