@@ -37,8 +37,8 @@ from datalens_service.training import run
 
 DELTA: Final = 1e-5
 PRIVATE: Final = ("airplane", "cat", "deer", "frog", "truck")
-DATASETS: Final = {"cifar10": "cifar10", "smiles64": "faces_pool64"}
-"""Where private images are drawn from, and where the pool is."""
+DATASETS: Final = ("cifar10", "smiles64")
+_POOL_OF_FACES: Final = "faces_pool64"
 _DRAWN: Final = 10_000
 _FACES: Final = 5_000
 _REAL: Final = "real"
@@ -50,30 +50,31 @@ _PLACE_OF_ENCODER: Final = {"labelled_pool": "classifier.encoder", "public_votes
 def draw(name: str, pool: str, seed: int) -> tuple[Dataset, Upload]:
     """Private images with their test images, and a pool beside them."""
     upload = public_set(name)
-    every = test_of(Dataset(*upload, partition_key=PARTITION_KEY))
-    rows = np.random.default_rng(seed).permutation(len(upload.train.labels))
-    if name == "cifar10":
-        classes, labels = PRIVATE, _number_private(upload.schema)
-        private, test = (
-            split(part, labels, chosen, inside=True)
-            for part, chosen in ((upload.train, rows[:_DRAWN]), (every, np.arange(len(every.labels))))
-        )
-        shown = rows[_DRAWN : 2 * _DRAWN] if pool == "same" else rows[:_DRAWN]
-        others = split(upload.train, labels, shown, inside=pool == "same").images
-    else:
-        classes, test, others = upload.schema.class_names, every, public_set(DATASETS[name]).train.images
-        chosen = np.sort(rows[:_FACES])
-        private = Split(np.asarray(upload.train.images[chosen]), upload.train.labels[chosen])
+    order = np.random.default_rng(seed).permutation(len(upload.train.labels))
+    private, test, others = draw_classes(upload, pool, order) if name == "cifar10" else draw_faces(upload, order)
+    classes = PRIVATE if name == "cifar10" else upload.schema.class_names
     schema = upload.schema.model_copy(update={"class_names": classes, "num_units": len(private.labels)})
     unlabelled = schema.model_copy(
         update={"class_names": ("photograph",), "num_units": len(others), "records_are_public": True}
     )
-    without = Split(np.asarray(others), np.zeros(len(others), dtype=np.int64))
+    without = Split(others, np.zeros(len(others), dtype=np.int64))
     return Dataset(schema, private, test, PARTITION_KEY), Upload(unlabelled, without, None)
 
 
-def _number_private(schema: Schema) -> Labels:
-    return np.array([PRIVATE.index(name) if name in PRIVATE else -1 for name in schema.class_names])
+def draw_classes(upload: Upload, pool: str, order: Labels) -> tuple[Split, Split, Images]:
+    """Images of the private classes, their test images, and others."""
+    labels = np.array([PRIVATE.index(name) if name in PRIVATE else -1 for name in upload.schema.class_names])
+    private, test = split(upload.train, labels, order[:_DRAWN], inside=True), test_of(upload)
+    shown = order[_DRAWN : 2 * _DRAWN] if pool == "same" else order[:_DRAWN]
+    others = split(upload.train, labels, shown, inside=pool == "same").images
+    return private, split(test, labels, np.arange(len(test.labels)), inside=True), np.asarray(others)
+
+
+def draw_faces(upload: Upload, order: Labels) -> tuple[Split, Split, Images]:
+    """Faces, test images, and faces of another set."""
+    rows = np.sort(order[:_FACES])
+    private = Split(np.asarray(upload.train.images[rows]), upload.train.labels[rows])
+    return private, test_of(upload), np.asarray(public_set(_POOL_OF_FACES).train.images)
 
 
 def split(images: Split, labels: Labels, rows: Labels, *, inside: bool) -> Split:
@@ -138,7 +139,7 @@ def find_floor(data: Dataset, options: argparse.Namespace) -> Score:
     return class_average_score(data.train, test_of(data), data.schema, seed=options.seed, **budget)
 
 
-def test_of(data: Dataset) -> Split:
+def test_of(data: Dataset | Upload) -> Split:
     """The test images, which each set here has."""
     if data.test is None:
         raise SystemExit("the set has no test images")

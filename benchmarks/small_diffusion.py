@@ -36,15 +36,15 @@ _NOISE_LEVELS: Final = 1000
 _SETTINGS: Final = {"steps": 20, "strength": 0.5, "batch": 128}
 
 
-def build(channels: int) -> UNet2DModel:
-    """Network of about half a million weights."""
+def build(channels: int) -> Any:
+    """A U-Net of three sizes."""
     return UNet2DModel(
         sample_size=SIDE, in_channels=channels, out_channels=channels, layers_per_block=1, norm_num_groups=8,
         block_out_channels=(16, 32, 64), down_block_types=("DownBlock2D",) * 3, up_block_types=("UpBlock2D",) * 3,
     )  # fmt: skip
 
 
-def train(network: UNet2DModel, images: Images, seconds: float, seed: int) -> tuple[UNet2DModel, list[float]]:
+def train(network: Any, images: Images, seconds: float, seed: int) -> tuple[Any, list[float]]:
     """Return the network's averaged weights after so much time, and the loss of each step."""
     torch.manual_seed(seed)
     pixels = torch.from_numpy(images.transpose(0, 3, 1, 2) / np.float32(127.5) - 1)
@@ -67,7 +67,7 @@ def train(network: UNet2DModel, images: Images, seconds: float, seed: int) -> tu
     return averaged.module, losses
 
 
-def noise_schedule() -> DDIMScheduler:
+def noise_schedule() -> Any:
     """By the cosine of the level."""
     return DDIMScheduler(num_train_timesteps=_NOISE_LEVELS, beta_schedule="squaredcos_cap_v2")
 
@@ -77,10 +77,11 @@ def go_on(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     _, pool = draw(options.dataset, "other", options.seed)
     count = folder / "trained.txt"
     before = int(count.read_text()) if count.exists() else 0
-    network = UNet2DModel.from_pretrained(folder / "unet") if before else build(pool.schema.channels)
+    network: Any = UNet2DModel.from_pretrained(folder / "unet") if before else build(pool.schema.channels)
     began = time.process_time()
     network, losses = train(network, pool.train.images, 60 * options.minutes, options.seed + before)
-    DDIMPipeline(network, noise_schedule()).save_pretrained(folder, safe_serialization=True)
+    pipeline: Any = DDIMPipeline(network, noise_schedule())
+    pipeline.save_pretrained(folder, safe_serialization=True)
     (folder / "datalens.json").write_text(json.dumps(_SETTINGS))
     count.write_text(str(before + len(losses)))
     return {
