@@ -37,8 +37,8 @@ _KEPT: Final = frozenset(DatasetState) - {DatasetState.DELETED}
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
-@router.get("/", operation_id="showDatasets")
-def overview(
+@router.get("/")
+def show_datasets(
     visitor: VisitorDep,
     services: ServicesDep,
     after: After = None,
@@ -73,8 +73,8 @@ def _has_deleted(services: Services, visitor: Visitor) -> bool:
     return bool(deleted.items)
 
 
-@router.get("/datasets/new", operation_id="showUploadForm")
-def upload_page(visitor: VisitorDep, services: ServicesDep) -> Response:
+@router.get("/datasets/new")
+def show_upload_form(visitor: VisitorDep, services: ServicesDep) -> Response:
     """The form of an upload."""
     newest = datasets.list_datasets(services.database, limit=_PAYERS, tenant_id=visitor.tenant_id).items
     formats, suffixes = list(READERS.values()), usual_suffixes()
@@ -88,8 +88,8 @@ def upload_page(visitor: VisitorDep, services: ServicesDep) -> Response:
     )
 
 
-@router.get("/datasets/{dataset_id}", operation_id="showDataset")
-def dataset_page(
+@router.get("/datasets/{dataset_id}")
+def show_dataset(
     dataset_id: ObjectId,
     visitor: VisitorDep,
     services: ServicesDep,

@@ -69,14 +69,14 @@ def _form(request: Request, next: str, complaint: str | None = None, status: int
     return page(request, "sign_in", status=status, next=local_path(next), complaint=complaint, single_sign_on=offered)
 
 
-@router.get("/signing-key", operation_id="showSigningKey")
-def signing_key_page(request: Request, services: ServicesDep) -> Response:
+@router.get("/signing-key")
+def show_signing_key(request: Request, services: ServicesDep) -> Response:
     """The key, and how to check a signature with it."""
     return open_page(request, "signing_key", key=services.signing_key)
 
 
-@router.get("/glossary", operation_id="showGlossary")
-def glossary_page(request: Request) -> Response:
+@router.get("/glossary")
+def show_glossary(request: Request) -> Response:
     """Show the words that each “?” leads to, and other words of the documentation."""
     return open_page(request, "glossary")
 

@@ -43,17 +43,9 @@ _FORM: Final[dict[str, Any]] = form_body(
     examples.FORM,
 )
 _CREATED: Final[Responses] = {
-    **ok(201, "The class names are confirmed and the dataset is registered.", headers=("Location",), made="dataset_id"),
-    202: {
-        **ok(
-            202,
-            "The upload waits for confirmation or is being read; look again later.",
-            headers=("Location", "Retry-After"),
-            made="dataset_id",
-        )[202],
-        "model": UploadedDataset,
-    },
-    **problems(
+    **ok(
+        201,
+        "The class names are confirmed and the dataset is registered.",
         "invalid-input",
         "dataset-invalid",
         "persons-in-both-splits",
@@ -66,15 +58,22 @@ _CREATED: Final[Responses] = {
         "store-unavailable",
         "insufficient-storage",
         "quota-exceeded",
+        headers=("Location",),
+        made="dataset_id",
     ),
+    202: ok(
+        202,
+        "The upload waits for confirmation or is being read; look again later.",
+        headers=("Location", "Retry-After"),
+        made="dataset_id",
+    )[202]
+    | {"model": UploadedDataset},
 }
 
 
 @router.post(
     "",
-    operation_id="createDataset",
     summary="Upload a labelled image set, for its class names to be confirmed",
-    status_code=status.HTTP_201_CREATED,
     response_model=UploadedDataset,
     openapi_extra=_FORM,
     responses=_CREATED,
@@ -101,9 +100,7 @@ def create_dataset(upload: UploadDep, services: ServicesDep, key: Caller, respon
 
 @router.post(
     ":from-upload",
-    operation_id="createDatasetFromUpload",
     summary="Make a dataset from an upload that came in chunks",
-    status_code=status.HTTP_201_CREATED,
     response_model=UploadedDataset,
     responses=_CREATED,
 )
@@ -129,12 +126,7 @@ def _answer(dataset_id: str, services: Services, response: Response) -> Uploaded
     return dataset
 
 
-@router.get(
-    "",
-    operation_id="listDatasets",
-    summary="List datasets, newest first",
-    responses=ok(200, "A page of the list."),
-)
+@router.get("", summary="List datasets, newest first", responses=ok(200, "A page of the list."))
 def list_datasets(
     services: ServicesDep,
     key: Caller,
@@ -149,12 +141,7 @@ def list_datasets(
     return Page.build(page, _shown(services.database, page.items, key))
 
 
-@router.get(
-    "/{dataset_id}",
-    operation_id="getDataset",
-    summary="Read a dataset and its budget",
-    responses=ok(200, "The dataset."),
-)
+@router.get("/{dataset_id}", summary="Read a dataset and its budget", responses=ok(200, "The dataset."))
 def get_dataset(dataset_id: ObjectId, services: ServicesDep, key: Caller) -> DatasetRead:
     """The answer has what the owner declared public; records are never handed out. `joined` is for the owner alone."""
     return _shown(services.database, [views.get(services.database, dataset_id)], key)[0]
@@ -162,7 +149,6 @@ def get_dataset(dataset_id: ObjectId, services: ServicesDep, key: Caller) -> Dat
 
 @router.get(
     "/{dataset_id}/validation",
-    operation_id="getDatasetValidation",
     summary="Read the result of an upload, for its owner",
     responses=ok(200, "Private: counts, or the faults."),
 )
@@ -174,7 +160,6 @@ def get_dataset_validation(dataset_id: ObjectId, services: ServicesDep, response
 
 @router.get(
     "/{dataset_id}/preview",
-    operation_id="getDatasetPreview",
     summary="See some of the private records, for their owner",
     response_class=Response,
     responses={
@@ -195,10 +180,7 @@ def get_dataset_preview(dataset_id: ObjectId, services: ServicesDep) -> Response
 
 
 @router.delete(
-    "/{dataset_id}",
-    operation_id="deleteDataset",
-    summary="Delete the records of a dataset",
-    responses={**ok(200, "The receipt."), **problems("state-conflict")},
+    "/{dataset_id}", summary="Delete the records of a dataset", responses=ok(200, "The receipt.", "state-conflict")
 )
 def delete_dataset(dataset_id: ObjectId, services: ServicesDep) -> DeletionReceipt:
     """Records, partition key and the owner's reports go; account, fingerprints of the images and releases stay."""
@@ -211,9 +193,8 @@ def delete_dataset(dataset_id: ObjectId, services: ServicesDep) -> DeletionRecei
 
 @router.get(
     "/{dataset_id}/privacy",
-    operation_id="getDatasetPrivacy",
     summary="Read the privacy account of a dataset",
-    responses={**ok(200, "The account."), **problems("state-conflict")},
+    responses=ok(200, "The account.", "state-conflict"),
 )
 def get_dataset_privacy(dataset_id: ObjectId, services: ServicesDep) -> PrivacyRead:
     """Its journal may be long and is behind `links.entries`. Every entry seals the one before it by SHA-256, so that

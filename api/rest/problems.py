@@ -35,7 +35,6 @@ class ProblemTypeRead(BaseModel):
 
 @router.get(
     "/{slug}",
-    operation_id="getProblemType",
     summary="Read what a problem means and what to do",
     response_model=ProblemTypeRead,
     responses=ok(200, "The type, as JSON or as a page."),
