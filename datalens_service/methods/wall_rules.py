@@ -6,8 +6,6 @@ that does not keep it is not loaded. It finds mistakes, but stops nobody who mea
 (docs/mechanisms/wall.md).
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 import importlib.util

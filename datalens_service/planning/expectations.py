@@ -3,8 +3,6 @@
 `forecast.py` reads accuracy off the table, `resources.py` time and memory; `advice.py` says what that means.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Final

@@ -1,7 +1,5 @@
 """Titles of presets in plans, and default names of jobs. All of it is public."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from datalens_service.data.dataset import Schema

@@ -1,7 +1,5 @@
 """DataLens with the settings that its authors published, for data of any size (docs/published-algorithm.md)."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Final, NamedTuple
 

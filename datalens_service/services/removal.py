@@ -5,8 +5,6 @@ of the database, and noted in the journal there. A process that is killed leaves
 transaction, which notes their files (`store/removals.py`), and the next turn goes on.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from contextlib import suppress

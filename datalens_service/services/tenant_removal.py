@@ -8,8 +8,6 @@ Whoever is killed in between leaves a tenant that is being removed; the next tur
 goes on.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Select, delete, func, select, update
