@@ -124,10 +124,5 @@ def stored_file(
     """
     artifact = (services.artifacts.get if private else services.artifacts.releasable)(job.id, name)
     return file_response(
-        request,
-        artifact.path,
-        artifact.sha256,
-        media_type=artifact.media_type,
-        name=f"{job.id}-{name}",
-        inline=inline,
+        request, artifact.path, artifact.sha256, media_type=artifact.media_type, name=f"{job.id}-{name}", inline=inline
     )

@@ -162,10 +162,7 @@ def get_dataset_validation(dataset_id: ObjectId, services: ServicesDep, response
     "/{dataset_id}/preview",
     summary="See some of the private records, for their owner",
     response_class=Response,
-    responses={
-        **private_picture("Private records, one class per row."),
-        **problems("state-conflict"),
-    },
+    responses={**private_picture("Private records, one class per row."), **problems("state-conflict")},
 )
 def get_dataset_preview(dataset_id: ObjectId, services: ServicesDep) -> Response:
     """The first records of each class as one PNG, marked as private. Not to be passed on, and never in a release."""

@@ -136,17 +136,9 @@ def get_job_generator(job: Drawing, request: Request, services: ServicesDep) -> 
 @router.get(
     "/synthetic",
     summary="Download synthetic images",
-    responses={
-        **IMAGES,
-        **problems("worker-unavailable", "store-unavailable"),
-    },
+    responses={**IMAGES, **problems("worker-unavailable", "store-unavailable")},
 )
-def get_job_synthetic(
-    job: Drawing,
-    request: Request,
-    services: ServicesDep,
-    selection: SelectionDep,
-) -> Response:
+def get_job_synthetic(job: Drawing, request: Request, services: ServicesDep, selection: SelectionDep) -> Response:
     """Drawing more, or other classes, is free: it reads the generator, never the records."""
     schema = datasets.get(services.database, job.dataset_id).schema
     made = services.synthetic.get(job, schema, selection)

@@ -94,17 +94,11 @@ def get_generator_file(generator_id: ObjectId, request: Request, services: Servi
 @router.get(
     "/{generator_id}/samples",
     summary="Draw synthetic images",
-    responses={
-        **IMAGES,
-        **problems("range-not-satisfiable", "worker-unavailable"),
-    },
+    responses={**IMAGES, **problems("range-not-satisfiable", "worker-unavailable")},
     response_class=Response,
 )
 def create_generator_samples(
-    generator_id: ObjectId,
-    request: Request,
-    services: ServicesDep,
-    selection: SelectionDep,
+    generator_id: ObjectId, request: Request, services: ServicesDep, selection: SelectionDep
 ) -> Response:
     """Costs no ε: it reads the generator, never the records. If no number is named, 1,000 are drawn."""
     generator = released_models.get(services.database, generator_id)

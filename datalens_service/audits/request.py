@@ -103,9 +103,5 @@ class AuditRequest(Frozen):
         if not attacks:
             return None
         return AuditSettings(
-            attacks=attacks,
-            references=self.references,
-            candidates=self.candidates,
-            groups=self.groups,
-            seed=self.seed,
+            attacks=attacks, references=self.references, candidates=self.candidates, groups=self.groups, seed=self.seed
         )

@@ -1,13 +1,6 @@
 """Requests about retention, and about tenants for the operator."""
 
-from datalens_service.client.models import (
-    DueInfo,
-    QuotasInfo,
-    ResponseModel,
-    RetentionDays,
-    RetentionInfo,
-    TenantInfo,
-)
+from datalens_service.client.models import DueInfo, QuotasInfo, ResponseModel, RetentionDays, RetentionInfo, TenantInfo
 from datalens_service.client.transport import Transport
 
 

@@ -47,19 +47,10 @@ _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _OPTIONAL: Final = frozenset(
     {"anonymity", "attacks", "confusion", "individual_epsilon", "person_caveats", "public_images"}
 )
-_OPTIONAL_WITHIN: Final = frozenset(
-    {
-        "plugin",
-        "slack",
-        "records_are_public",
-        "public_license",
-        "preparation",
-        "groups_ignored",
-        "confidence_interval",
-        "balanced",
-        "balanced_spread",
-    }
-)
+_OPTIONAL_WITHIN: Final = frozenset({
+    "plugin", "slack", "records_are_public", "public_license", "preparation", "groups_ignored", "confidence_interval",
+    "balanced", "balanced_spread",
+})  # fmt: skip
 """Members of parts that only some reports have; the parts leave them out by themselves."""
 SEALED_BY: Final = "SHA-256 of the JSON without its members seal and signature: keys sorted, no spaces, UTF-8"
 

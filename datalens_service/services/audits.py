@@ -5,13 +5,7 @@ from typing import NamedTuple
 from datalens_service.adapters.dispatch import Dispatcher
 from datalens_service.audits.audit import FEWEST_UNITS
 from datalens_service.audits.reconstruction import check_invertible
-from datalens_service.audits.request import (
-    AuditRequest,
-    RehearsedMethod,
-    ReleasedJob,
-    Target,
-    UnprotectedNetwork,
-)
+from datalens_service.audits.request import AuditRequest, RehearsedMethod, ReleasedJob, Target, UnprotectedNetwork
 from datalens_service.audits.subgroups import check_groups
 from datalens_service.audits.targets import FEWEST_TEST_IMAGES, units_per_model
 from datalens_service.base.errors import InvalidSpec, StateConflict

@@ -145,10 +145,7 @@ def _list_noted_paths(database: Database, dataset_id: str) -> set[str]:
 
 
 def forget(
-    database: Database,
-    settings: Settings,
-    dataset_id: str,
-    settle: Callable[[Session], None] = lambda _session: None,
+    database: Database, settings: Settings, dataset_id: str, settle: Callable[[Session], None] = lambda _session: None
 ) -> None:
     """Delete a data set, or an upload that is none yet, in the database, and note its files to be removed. Repeatable.
 

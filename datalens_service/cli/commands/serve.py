@@ -47,9 +47,7 @@ def serve(
     port: Annotated[
         int | None,
         typer.Option(
-            "--port",
-            parser=build_integer_parser(1, 65535),
-            help="Port to listen on; left out, DATALENS_PORT or 8000.",
+            "--port", parser=build_integer_parser(1, 65535), help="Port to listen on; left out, DATALENS_PORT or 8000."
         ),
     ] = None,
     root_path: Annotated[

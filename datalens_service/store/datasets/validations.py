@@ -193,11 +193,7 @@ def delete(
 
 def _new(dataset_id: str, key_id: str, upload_id: str | None, form: dict[str, Any]) -> IntakeRow:
     return IntakeRow(
-        dataset_id=dataset_id,
-        key_id=key_id,
-        upload_id=upload_id,
-        state=DatasetState.VALIDATING,
-        form=form,
+        dataset_id=dataset_id, key_id=key_id, upload_id=upload_id, state=DatasetState.VALIDATING, form=form
     )
 
 
