@@ -1,8 +1,6 @@
 """Serves the pages that `type` of a problem points to."""
 
-from __future__ import annotations
-
-from typing import Annotated
+from typing import Annotated, Self
 
 from fastapi import APIRouter, Header, Path, Request, Response
 from fastapi.responses import JSONResponse
@@ -29,7 +27,7 @@ class ProblemTypeRead(BaseModel):
     remedy: str
 
     @classmethod
-    def from_type(cls, problem: ProblemType) -> ProblemTypeRead:
+    def from_type(cls, problem: ProblemType) -> Self:
         return copied(cls, problem, type=problem.uri)
 
 

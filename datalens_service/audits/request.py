@@ -1,8 +1,6 @@
 """The request for an audit: the one model of REST body, job row and client."""
 
-from __future__ import annotations
-
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -81,7 +79,7 @@ class AuditRequest(Frozen):
     )
 
     @model_validator(mode="after")
-    def _names_each_once(self) -> AuditRequest:
+    def _names_each_once(self) -> Self:
         if len(set(self.attacks)) < len(self.attacks):
             raise ValueError(speak(f"Name each attack once in ⟦audit.attacks⟧, among {', '.join(ATTACKS)}."))
         return self

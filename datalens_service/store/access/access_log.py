@@ -7,13 +7,11 @@ can tell later whether the journal was rewritten. No content enters it: ids, nam
 owner wrote as a reason.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.orm import Session
@@ -56,7 +54,7 @@ class AuditEntry:
     hash: str = ""
 
     @classmethod
-    def from_row(cls, row: AuditEntryRow) -> AuditEntry:
+    def from_row(cls, row: AuditEntryRow) -> Self:
         """A copy of the row."""
         return copied(cls, row)
 

@@ -1,10 +1,9 @@
 """Uploads that arrive in chunks: what is known of each. The bytes are on the disk (`api/uploads/tus.py`)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Self
 from uuid import uuid4
 
 from sqlalchemy import delete, select
@@ -41,7 +40,7 @@ class PartialUpload:
         return self.received == self.length
 
     @classmethod
-    def from_row(cls, row: UploadRow) -> PartialUpload:
+    def from_row(cls, row: UploadRow) -> Self:
         """A copy of the row."""
         return copy_row(cls, row)
 

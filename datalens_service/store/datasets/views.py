@@ -4,12 +4,11 @@ Two tables stand behind it. `datasets` has what an account pays for and is never
 upload came, and its private report.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Self
 
 from sqlalchemy import Select, Text, cast, or_, select, union_all
 from sqlalchemy.orm import Session
@@ -41,11 +40,11 @@ class DatasetView:
     contents: StoredDataset | None
 
     @classmethod
-    def from_dataset(cls, dataset: StoredDataset) -> DatasetView:
+    def from_dataset(cls, dataset: StoredDataset) -> Self:
         return cls(dataset.id, dataset.name, dataset.state, dataset.created_at, dataset.deleted_at, dataset)
 
     @classmethod
-    def from_validation(cls, validation: Validation) -> DatasetView:
+    def from_validation(cls, validation: Validation) -> Self:
         """Return the view of an upload that is being read, waits for its confirmation, or could not be used."""
         name = validation.form.get("name") or validation.dataset_id
         deleted_at = validation.finished_at if validation.state is DatasetState.DELETED else None

@@ -1,10 +1,9 @@
 """Read-only views of an account: its summary, its journal, and which account pays for a data set."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import select
@@ -68,7 +67,7 @@ class AccountSummary:
             return 0
         return self.limit_units - self.reserved_units - self.charged_units - self.held_for_slack
 
-    def with_reserved(self, charge: Charge) -> AccountSummary:
+    def with_reserved(self, charge: Charge) -> Self:
         """The account once units and slack of a new job are reserved; what they do not leave is below 0."""
         slack = self.reserved_slack + charge.slack
         try:
