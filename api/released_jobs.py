@@ -40,12 +40,10 @@ async def released(job_id: ObjectId, services: ServicesDep) -> Job:
 
 
 async def drawing(job: Annotated[Job, Depends(released)]) -> Job:
-    """A job that made a generator."""
     return _making(job, GENERATOR)
 
 
 async def labelling(job: Annotated[Job, Depends(released)]) -> Job:
-    """A job that made a classifier."""
     return _making(job, CLASSIFIER)
 
 

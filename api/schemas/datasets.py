@@ -52,7 +52,6 @@ class DatasetRequest(DatasetForm):
 
     @property
     def form(self) -> DatasetForm:
-        """The rest of it."""
         return DatasetForm.model_validate(self.model_dump(exclude={"upload_id"}))
 
 

@@ -53,7 +53,6 @@ class InversionEffort(Frozen):
     restarts: Integer = Field(default=2, ge=1, le=8, description="Random starts, of which the best wins.")
 
     def settings(self, seed: int) -> InversionSettings:
-        """Return the settings of the search, with its seed."""
         return InversionSettings(iterations=self.iterations, restarts=self.restarts, seed=seed)
 
 
@@ -86,12 +85,10 @@ class AuditRequest(Frozen):
 
     @property
     def device(self) -> Device:
-        """Return the device that it computes on."""
         return self.target.spec.device if isinstance(self.target, RehearsedMethod) else Device.AUTO
 
     @property
     def inverts(self) -> bool:
-        """Tell whether gradients are inverted."""
         return INVERSION in self.attacks
 
     @property

@@ -263,7 +263,6 @@ def _texts_of_types(node: ast.AST) -> Iterator[ast.Module]:
 
 
 def _is_listed(module: str) -> bool:
-    """Tell whether a module of a library is on the list."""
     return module in LIBRARIES | _PARTS_OF_LIBRARIES or module.startswith(_WITH_ALL_THEIR_PARTS)
 
 

@@ -28,7 +28,6 @@ class LedgerCheck:
         self._thread = threading.Thread(target=self._run, args=(begin_audit(database),), name="audit", daemon=True)
 
     def start(self) -> None:
-        """Start to check the ledger in the background."""
         self._thread.start()
 
     def stop(self) -> None:

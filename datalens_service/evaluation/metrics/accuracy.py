@@ -99,7 +99,6 @@ class _Training(NamedTuple):
     applies: Callable[[JudgeClassifier, PublicFacts], bool]
 
     def metric(self, classifier: JudgeClassifier, title: str, meaning: str) -> Metric:
-        """The metric of one classifier."""
         return Metric(
             name=f"{self.family}{classifier.suffix}",
             title=title,

@@ -55,7 +55,6 @@ class AuditEntry:
 
     @classmethod
     def from_row(cls, row: AuditEntryRow) -> Self:
-        """A copy of the row."""
         return copied(cls, row)
 
     def computed_hash(self) -> str:
@@ -128,7 +127,6 @@ class EntryFilter:
     until: datetime | None = None
 
     def conditions(self, tenant_id: str) -> list[ColumnElement[bool]]:
-        """Return the conditions of entries of a tenant."""
         found = [AuditEntryRow.tenant_id == tenant_id]
         if self.actor is not None:
             namesakes = select(ApiKeyRow.id).where(ApiKeyRow.tenant_id == tenant_id, ApiKeyRow.name == self.actor)

@@ -78,7 +78,6 @@ class Tenant:
 
     @classmethod
     def from_row(cls, row: TenantRow) -> Self:
-        """A copy of the row."""
         return copy_row(cls, row)
 
 
@@ -135,7 +134,6 @@ def get(database: Database, tenant_id: str) -> Tenant:
 
 
 def find(database: Database, name: str) -> Tenant:
-    """The tenant of this name or id."""
     query = select(TenantRow).where((TenantRow.name == name) | (TenantRow.id == name))
     with database.session() as session:
         row = session.scalars(query).first()

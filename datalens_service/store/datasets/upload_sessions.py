@@ -41,7 +41,6 @@ class PartialUpload:
 
     @classmethod
     def from_row(cls, row: UploadRow) -> Self:
-        """A copy of the row."""
         return copy_row(cls, row)
 
 
@@ -57,7 +56,6 @@ def create(database: Database, key_id: str, length: int, lifetime: timedelta, na
 
 
 def get(database: Database, upload_id: str) -> PartialUpload:
-    """Return the upload with this id."""
     with database.session() as session:
         return PartialUpload.from_row(_row(session, upload_id))
 

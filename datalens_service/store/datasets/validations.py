@@ -64,7 +64,6 @@ class Validation:
 
     @classmethod
     def from_row(cls, row: IntakeRow) -> Validation:
-        """A copy of the row."""
         report = None if row.report is None else Private(row.report)
         return copy_row(cls, row, state=DatasetState(row.state), report=report)
 
@@ -131,7 +130,6 @@ def note(database: Database, seen: Validation, state: DatasetState, report: dict
 
 
 def get(database: Database, dataset_id: str) -> Validation:
-    """Return the validation with this id."""
     with database.session() as session:
         return Validation.from_row(get_or_refuse(session, IntakeRow, dataset_id, "data set"))
 

@@ -106,7 +106,6 @@ class AccountSummary:
         return accounting.stated_epsilon(Charge(units, slack), self.delta)
 
     def figures(self) -> AccountFigures:
-        """The account as ε at δ; public."""
         return _convert(self)
 
 
@@ -153,7 +152,6 @@ def read_account(session: Session, dataset_id: str) -> AccountRow:
 
 
 def summarize_row(account: AccountRow) -> AccountSummary:
-    """The summary of one account."""
     return copied(AccountSummary, account, account_id=account.id, entries=account.head_seq)
 
 

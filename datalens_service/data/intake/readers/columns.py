@@ -40,7 +40,6 @@ class Columns(NamedTuple):
 
     @property
     def group_name(self) -> str | None:
-        """Return the word for one group."""
         return None if self.group is None else group_word(self.group)
 
 

@@ -192,7 +192,6 @@ class SplitFiles(NamedTuple):
 
 
 def split_named(folder: str) -> str | None:
-    """Return the split that a folder is named after."""
     return _SPLITS.get(folder.casefold())
 
 
