@@ -60,7 +60,7 @@ class BudgetRead(AccountFigures):
 
     mu_spent: Stated = Field(description="μ of the Gaussian trade-off curve of everything released, rounded up.")
     units: Units
-    frozen_reason: str | None = Field(description="Why nothing can be spent: the account failed its audit.")
+    frozen_reason: str | None = Field(description="Why nothing can be spent: the account failed its check.")
 
     @property
     def way_out(self) -> str:
