@@ -23,7 +23,7 @@ from datalens_service.services.pricing import PricedRequest
 from datalens_service.spec import PlanSummary, TrainingSpec
 from datalens_service.store import paging
 from datalens_service.store.datasets.datasets import DatasetState
-from datalens_service.store.datasets.validations import Joined
+from datalens_service.store.datasets.uploads import Joined
 from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.ledger.account_summary import AccountFigures, AccountSummary
 from datalens_service.store.schema.tables import DEFAULT_PRIORITY
