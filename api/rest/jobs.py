@@ -32,18 +32,9 @@ RETRY_AFTER_SECONDS: Final = 2
 
 router = APIRouter(prefix="/v1/jobs", route_class=StrictRoute, tags=["jobs"])
 _SUBMISSION: Final = (
-    "privacy-budget-exceeded",
-    "invalid-input",
-    "invalid-spec",
-    "invalid-delta",
-    "epsilon-infeasible",
-    "low-utility",
-    "not-found",
-    "state-conflict",
-    "ledger-corrupt",
-    "quota-exceeded",
-    "insufficient-storage",
-)
+    "privacy-budget-exceeded", "invalid-input", "invalid-spec", "invalid-delta", "epsilon-infeasible", "low-utility",
+    "not-found", "state-conflict", "ledger-corrupt", "quota-exceeded", "insufficient-storage",
+)  # fmt: skip
 IdempotencyKey = Annotated[
     str | None,
     Header(
