@@ -34,13 +34,11 @@ _SENT: Final = tuple(event for event in EventType if event is not EventType.PROG
 
 @router.get("/webhooks")
 def show_webhooks(visitor: VisitorDep, services: ServicesDep) -> Response:
-    """Show all webhooks, and a form for a new one."""
     return visitor.page("webhooks", webhooks=webhooks.list_webhooks(services.database, visitor.tenant_id), events=_SENT)
 
 
 @router.get("/webhooks/{webhook_id}")
 def show_webhook(webhook_id: ObjectId, visitor: VisitorDep, services: ServicesDep, after: After = None) -> Response:
-    """A webhook and what was sent to it."""
     hook = webhooks.get(services.database, webhook_id)
     deliveries = webhooks.list_deliveries(services.database, webhook_id, limit=_PAGE_SIZE, cursor=after)
     return visitor.page("webhook", webhook=hook, deliveries=deliveries.items, next_cursor=deliveries.next_cursor)
@@ -88,7 +86,6 @@ def _begin_of_day(day: date) -> datetime:
 
 @router.get("/usage")
 def show_usage(visitor: VisitorDep, services: ServicesDep) -> Response:
-    """Show the totals of what the tenant has used."""
     used = public_part(usage.count_usage(services.database, visitor.tenant_id))
     return visitor.page("usage", usage=used, quotas=quotas.read(services.database, visitor.tenant_id))
 
@@ -108,7 +105,6 @@ def show_retention(visitor: VisitorDep, services: ServicesDep) -> Response:
 
 @router.get("/tenants")
 def show_tenants(visitor: VisitorDep, services: ServicesDep) -> Response:
-    """Show all tenants, and what each may have at once."""
     database = services.database
     listed = [
         (one, quotas.read(database, one.id), vars(quotas.read_own(database, one.id)))

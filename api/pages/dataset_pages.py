@@ -75,7 +75,6 @@ def _has_deleted(services: Services, visitor: Visitor) -> bool:
 
 @router.get("/datasets/new")
 def show_upload_form(visitor: VisitorDep, services: ServicesDep) -> Response:
-    """The form of an upload."""
     newest = datasets.list_datasets(services.database, limit=_PAYERS, tenant_id=visitor.tenant_id).items
     formats, suffixes = list(READERS.values()), usual_suffixes()
     return visitor.page(

@@ -204,7 +204,6 @@ def _read_release(services: Services, job: Job) -> Release:
 
 @router.get("/audits/{audit_id}")
 def show_audit(audit_id: ObjectId, visitor: VisitorDep, services: ServicesDep) -> Response:
-    """An audit: what was attacked, and what was found."""
     audit = audits.get(services.database, audit_id)
     reasons = explain_waiting(services.database, services.surroundings.faults, [audit.job])
     row = attacks.find_row(audit, visitor, reasons.get(audit_id))
