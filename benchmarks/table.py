@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from benchmarks import published
 from benchmarks.kept_results import RESULTS, markdown_table, read_results, read_rows
-from benchmarks.owners import RIVAL, SETS, growth
 from benchmarks.panel import CELLS
 from benchmarks.pooling import cell, pool, protocol
 from benchmarks.rows import ROWS
@@ -211,7 +210,6 @@ def samples() -> str:
 def panel() -> str:
     """The latest line of each cell of the panel: a row per set and size, a column per budget."""
     shown: dict[str, dict[float | str, str]] = {}
-    before = {line["cell"]: line["accuracy"] for line in read_results("before")}
     latest = {(line["cell"], line.get("public_data")): line for line in read_results("panel")}
     for (name, pool_file), line in sorted(
         latest.items(), key=lambda item: (list(CELLS).index(item[0][0]), bool(item[0][1]))
@@ -221,9 +219,7 @@ def panel() -> str:
         taught, looked, averages, moments, real = _read_panel(line)
         cells[epsilon] = f"{taught:.1f} ({looked:.1f})/{averages:.1f}/{moments:.1f}{mark(line)}"
         cells["real"] = f"{real:.1f}{mark(line)}"
-        if name in before:
-            cells["before"] = f"{before[name]:.1f} ({epsilon:g})"
-    columns: tuple[float | str, ...] = ("before", *PANEL_BUDGETS, "real")
+    columns: tuple[float | str, ...] = (*PANEL_BUDGETS, "real")
     head = ["set, records", *(name if isinstance(name, str) else f"ε = {name:g}" for name in columns)]
     return markdown_table(
         head, [[title, *(cells.get(column, "") for column in columns)] for title, cells in shown.items()]
@@ -256,34 +252,6 @@ def looks() -> str:
     )
 
 
-def costs() -> str:
-    """The latest line of each set of owners, and the powers by which its figures follow what differs."""
-    latest = {line["along"]: line for line in read_results("owners")}
-    seconds = ["images, s", "of processor", "evaluation, s", "of processor"]
-    head = ["records, pixels, classes", *seconds, "peak MiB", "accuracy"]
-    return markdown_table(head, [_cost(latest[along], latest["first"]) for along in (*SETS, RIVAL) if along in latest])
-
-
-def _cost(line: dict[str, Any], first: dict[str, Any]) -> list[str]:
-    if line["along"] == RIVAL:
-        return [
-            line["method"],
-            "",
-            f"{line['processor_seconds']:.0f}",
-            "",
-            "",
-            f"{line['peak_mib']:,}",
-            f"{line['accuracy']}",
-        ]
-    size = f"{line['records']:,}, {line['side']}×{line['side']}, {line['classes']}"
-    powers = growth(first, line, line["along"]) if line is not first else {}
-    names = ("release_seconds", "release_processor_seconds", "evaluation_seconds", "evaluation_processor_seconds")
-    grown = {name: f" ({power + 0:g})" for name, power in powers.items()}
-    seconds = [f"{line[name]:.0f}{grown.get(name, '')}" for name in names]
-    accuracy = f"{line['accuracy']}/{line['class_averages']}"
-    return [size, *seconds, f"{line['peak_mib']:,}{grown.get('peak_mib', '')}", accuracy]
-
-
 def budget(row: dict[str, Any]) -> str:
     """ε, if there is one."""
     return f"{row['epsilon']:g}" if row["epsilon"] else ""
@@ -301,7 +269,7 @@ def page(results: Rows) -> str:
     shown = [row for row in results if row["row"] not in UNSHOWN and not rank(row)[1]]
     notes = NOTES.read_text().replace("{overview}\n", overview(shown, both_figures))
     notes = notes.replace("{samples}\n", samples())
-    notes = notes.replace("{panel}\n", panel()).replace("{looks}\n", looks()).replace("{costs}\n", costs())
+    notes = notes.replace("{panel}\n", panel()).replace("{looks}\n", looks())
     notes = notes.replace("{rivals}\n", markdown_table(list(published.HEAD), published.lines()))
     return "<!-- python -m benchmarks.table writes this from benchmarks/utility.md -->\n" + notes
 
