@@ -4,7 +4,7 @@
     python -m benchmarks.judge --dataset signs --images 10000 --reference-steps 0
 
 Records are the first of the draw of `benchmarks.panel`, at most 5,000, judged by the test images of that cell.
-`reference` is the same network after four times as many steps at a learning rate of its own, `--reference-rate`; 0 steps
+`reference` is the same network after four times as many steps at a rate of its own, `--reference-rate`; 0 steps
 leave it out. `share` is the judge's accuracy in percent of that, both as means over classes. Seconds are of the
 processor, on as many threads as `OMP_NUM_THREADS` says. `--images` repeats the records up to so many, to measure time.
 `benchmarks.table` takes means over the seeds.

@@ -1,4 +1,5 @@
-"""Write the tables of README.md, docs/utility.md and benchmarks/results/measurements.md: `python -m benchmarks.table`.
+"""Write the tables of README.md, docs/utility.md, docs/panel.md, docs/report.md and benchmarks/results/measurements.md:
+`python -m benchmarks.table`.
 
 With `--check` nothing is written, and the exit code says whether all are what the results say.
 """
@@ -7,14 +8,14 @@ from __future__ import annotations
 
 import argparse
 import math
+import statistics
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import published
+from benchmarks import panel_page, published
 from benchmarks.kept_results import RESULTS, markdown_table, read_results, read_rows
-from benchmarks.panel import CELLS
 from benchmarks.pooling import cell, pool, protocol
 from benchmarks.rows import ROWS
 
@@ -25,16 +26,6 @@ MEASUREMENTS: Final = RESULTS / "measurements.md"
 SAMPLES: Final = ROOT / "docs" / "images" / "samples"
 BEGIN, END = "<!-- table: python -m benchmarks.table -->\n", "<!-- end of table -->"
 
-PANEL_BUDGETS: Final = (1.0, 5.0, 10.0)
-PANEL: Final = {
-    "mnist": "MNIST",
-    "fashion_mnist": "Fashion-MNIST",
-    "cifar10": "CIFAR-10",
-    "smiles64": "Faces",
-    "digits": "Digits",
-    "bccd": "Blood cells",
-    "signs": "Hand signs",
-}
 DATASETS: Final = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
 BUDGETS: Final = (0.2, 1.0, 10.0)
 FIDELITY: Final = {
@@ -72,8 +63,6 @@ ORDER: Final = (
 )
 """Rows from top to bottom, whatever they measure."""
 
-_UNEQUAL: Final = 80
-"""Percent of the most frequent class from which means over classes are shown."""
 _WHOLE: Final = 100
 """FIDs from here on are shown without decimals."""
 
@@ -139,12 +128,7 @@ def rank(row: dict[str, Any]) -> tuple[int, bool]:
 def accuracy(row: dict[str, Any]) -> str:
     """Mean and spread."""
     spread = f"±{row['accuracy_std']:.1f}" if row["accuracy_std"] is not None else ""
-    return f"{row['accuracy_mean']:.1f}{spread}{mark(row)}"
-
-
-def mark(row: dict[str, Any]) -> str:
-    """A sign at figures of the earlier standard CNN and of class averages beside it."""
-    return "¹" if row.get("judge", 1) == 1 else ""
+    return f"{row['accuracy_mean']:.1f}{spread}{panel_page.mark(row)}"
 
 
 def both_figures(row: dict[str, Any]) -> str:
@@ -207,61 +191,29 @@ def samples() -> str:
     return written
 
 
-def panel() -> str:
-    """The latest line of each cell of the panel: a row per set and size, a column per budget."""
-    shown: dict[str, dict[float | str, str]] = {}
-    latest = {(line["cell"], line.get("public_data")): line for line in read_results("panel")}
-    for (name, pool_file), line in sorted(
-        latest.items(), key=lambda item: (list(CELLS).index(item[0][0]), bool(item[0][1]))
-    ):
-        title = f"{PANEL[CELLS[name].dataset]}, {CELLS[name].records:,}{' and a pool' if pool_file else ''}"
-        epsilon, cells = CELLS[name].epsilon, shown.setdefault(title, {})
-        taught, looked, averages, moments, real = _read_panel(line)
-        cells[epsilon] = f"{taught:.1f} ({looked:.1f})/{averages:.1f}/{moments:.1f}{mark(line)}"
-        cells["real"] = f"{real:.1f}{mark(line)}"
-    columns: tuple[float | str, ...] = (*PANEL_BUDGETS, "real")
-    head = ["set, records", *(name if isinstance(name, str) else f"ε = {name:g}" for name in columns)]
-    return markdown_table(
-        head, [[title, *(cells.get(column, "") for column in columns)] for title, cells in shown.items()]
-    )
-
-
-def _read_panel(line: dict[str, Any]) -> list[float]:
-    """Images to learn from and to look at, class averages, moments and real images; means over unequal classes."""
-    names = {
-        "teach": "teach_accuracy",
-        "": "accuracy",
-        **{name: name for name in ("class_averages", "moments", "real")},
-    }
-    averaged = line.get("judge", 1) > 1 and line["majority"] > _UNEQUAL
-    return [line[f"{short}_balanced".lstrip("_") if averaged else name] for short, name in names.items()]
-
-
-def looks() -> str:
-    """The latest comparison of each cell's images: a row per set and size, a column per budget."""
-    shown: dict[str, dict[float, str]] = {}
-    latest = {line["cell"]: line for line in read_results("looks")}
-    for name, (dataset, records, epsilon) in CELLS.items():
-        if name in latest:
-            figures = [latest[name][key] for key in ("auto_fid", "moments_fid", "auto_precision", "auto_recall")]
-            title = f"{PANEL[dataset]}, {records:,}"
-            shown.setdefault(title, {})[epsilon] = "/".join(f"{figure:.0f}" for figure in figures)
-    head = ["set, records", *(f"ε = {epsilon:g}" for epsilon in PANEL_BUDGETS)]
-    return markdown_table(
-        head, [[title, *(cells.get(epsilon, "") for epsilon in PANEL_BUDGETS)] for title, cells in shown.items()]
-    )
-
-
 def budget(row: dict[str, Any]) -> str:
     """ε, if there is one."""
     return f"{row['epsilon']:g}" if row["epsilon"] else ""
 
 
-def readme(results: Rows) -> str:
-    """README.md with its table."""
-    before, rest = (ROOT / "README.md").read_text().split(BEGIN)
-    shown = [row for row in results if row["row"] in SHORT]
-    return before + BEGIN + overview(shown, accuracy) + END + rest.split(END)[1]
+def with_table(path: Path, table: str) -> str:
+    """A page that people write, with its one table."""
+    before, rest = path.read_text().split(BEGIN)
+    return before + BEGIN + table + END + rest.split(END)[1]
+
+
+def judges() -> str:
+    """The standard CNN on real images beside one that was trained for longer: means over the seeds of a set."""
+    found: dict[str, Rows] = {}
+    for row in read_results("judge"):
+        if "share" in row:
+            found.setdefault(row["dataset"], []).append(row)
+    names = ("balanced", "reference_balanced", "share", "processor_seconds", "reference_processor_seconds")
+    lines = []
+    for name, of_one in found.items():
+        figures = (f"{statistics.mean(row[column] for row in of_one):.1f}" for column in names)
+        lines.append([f"{panel_page.TITLES[name]}, {of_one[0]['records']:,}", *figures, str(len(of_one))])
+    return markdown_table(["real images", "judge", "trained longer", "share", "s", "s, longer", "seeds"], lines)
 
 
 def page(results: Rows) -> str:
@@ -269,7 +221,6 @@ def page(results: Rows) -> str:
     shown = [row for row in results if row["row"] not in UNSHOWN and not rank(row)[1]]
     notes = NOTES.read_text().replace("{overview}\n", overview(shown, both_figures))
     notes = notes.replace("{samples}\n", samples())
-    notes = notes.replace("{panel}\n", panel()).replace("{looks}\n", looks())
     notes = notes.replace("{rivals}\n", markdown_table(list(published.HEAD), published.lines()))
     return "<!-- python -m benchmarks.table writes this from benchmarks/utility.md -->\n" + notes
 
@@ -285,7 +236,14 @@ def main() -> None:
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     results = rows()
-    outputs = {ROOT / "README.md": readme(results), PAGE: page(results), MEASUREMENTS: measurements(results)}
+    short, report = [row for row in results if row["row"] in SHORT], ROOT / "docs" / "report.md"
+    outputs = {
+        ROOT / "README.md": with_table(ROOT / "README.md", overview(short, accuracy)),
+        PAGE: page(results),
+        panel_page.PAGE: panel_page.write(),
+        report: with_table(report, judges()),
+        MEASUREMENTS: measurements(results),
+    }
     if options.check:
         sys.exit(any(not path.exists() or path.read_text() != content for path, content in outputs.items()))
     for path, content in outputs.items():
