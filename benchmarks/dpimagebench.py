@@ -3,7 +3,7 @@
     python -m benchmarks.dpimagebench EuroSAT_RGB --epsilon 10 --device cuda
     python -m benchmarks.dpimagebench camelyon17_32 --epsilon 1
     python -m benchmarks.dpimagebench FOLDER --attribute Male          # CelebA: FOLDER/celeba, as torchvision keeps it
-    python -m benchmarks.dpimagebench FOLDER --side 8 --images 1200 --epochs 10     # a small trial on a processor
+    python -m benchmarks.dpimagebench FOLDER --side 8 --images 600 --epochs 5       # a small trial
 
 A folder has class folders (EuroSAT, whose test images are 4,000 of 27,000 by the protocol's draw), or class folders in
 `train` and `test` (Camelyon). Images are cropped to a square and brought to 32×32. The job is that of a preset, at
@@ -11,9 +11,7 @@ A folder has class folders (EuroSAT, whose test images are 4,000 of 27,000 by th
 8×64 (50 epochs of Adam at 0.01, a fifth of it from the 20th and again from the 40th, batches of 256, averaged weights);
 the rest choose the epoch, so that no private image does. CIFAR has settings of its own there, which are not here.
 `best` is what DPImageBench's tables show, `mean` the mean over the three.
-
-Gong, Li, Lin and Wang 2025, "DPImageBench: A Unified Benchmark for Differentially Private Image Synthesis"
-(arXiv:2503.14681).
+DPImageBench is by Gong, Li, Lin and Wang 2025 (arXiv:2503.14681).
 """
 
 from __future__ import annotations
@@ -74,29 +72,23 @@ def _residual(block: type[BasicBlock | Bottleneck], inputs: int, outputs: int, s
     return block(inputs, outputs // block.expansion, stride, shortcut, groups=8 if block is Bottleneck else 1)
 
 
-def _stages(widths: Sequence[int], count: int, block: Callable[[int, int, int], nn.Module]) -> list[nn.Module]:
-    """Three of `count` blocks; all but the first halve the sides."""
-    layers: list[nn.Module] = []
-    for stage, (before, width) in enumerate(itertools.pairwise(widths)):
-        layers += [block(before, width, 2 if stage else 1), *(block(width, width, 1) for _ in range(count - 1))]
-    return layers
-
-
-def _normalised(width: int) -> list[nn.Module]:
-    return [nn.BatchNorm2d(width), nn.ReLU()]
+NETWORKS: Final[dict[str, tuple[Sequence[int], int, Callable[[int, int, int], nn.Module]]]] = {
+    "resnet": ((16, 16, 32, 64), 18, functools.partial(_residual, BasicBlock)),
+    "wide_resnet": ((16, 64, 128, 256), 6, WideBlock),
+    "resnext": ((64, 256, 512, 1024), 3, functools.partial(_residual, Bottleneck)),
+}
+"""Width of the first convolution and of three stages, blocks of each stage, and which."""
 
 
 def build(name: str, channels: int, classes: int) -> nn.Module:
     """One of the three, untrained."""
-    if name == "wide_resnet":
-        widths = (16, 64, 128, 256)
-        layers = [*_stages(widths, 6, WideBlock), *_normalised(widths[-1])]
-    elif name == "resnet":
-        widths = (16, 16, 32, 64)
-        layers = [*_normalised(16), *_stages(widths, 18, functools.partial(_residual, BasicBlock))]
-    else:
-        widths = (64, 256, 512, 1024)
-        layers = [*_normalised(64), *_stages(widths, 3, functools.partial(_residual, Bottleneck))]
+    widths, count, block = NETWORKS[name]
+    layers: list[nn.Module] = []
+    for stage, (before, width) in enumerate(itertools.pairwise(widths)):
+        layers += [block(before, width, 2 if stage else 1), *(block(width, width, 1) for _ in range(count - 1))]
+    # Blocks that normalise at their start leave it to the end of the network to do so once more.
+    at, width = (len(layers), widths[-1]) if block is WideBlock else (0, widths[0])
+    layers[at:at] = [nn.BatchNorm2d(width), nn.ReLU()]
     first = nn.Conv2d(channels, widths[0], 3, padding=1, bias=False)
     network = nn.Sequential(first, *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], classes))
     for module in network.modules():
@@ -105,29 +97,23 @@ def build(name: str, channels: int, classes: int) -> nn.Module:
     return network
 
 
-CLASSIFIERS: Final = ("resnet", "wide_resnet", "resnext")
-
-
 def read(folder: Path, side: int, attribute: str | None) -> tuple[Dataset, Split]:
     """Training and test images of a folder, as its owners distribute it."""
     crop = transforms.Lambda(lambda image: transforms.functional.center_crop(image, min(image.size)))
     sized = transforms.Resize((side, side), transforms.InterpolationMode.LANCZOS)
     view = transforms.Compose([crop, sized, transforms.Lambda(np.asarray)])
     if attribute is not None:
-        parts = [datasets.CelebA(str(folder), split=split, transform=view) for split in ("train", "test")]
-        place = parts[0].attr_names.index(attribute)
-        train, test = (_split((image, int(facts[place])) for image, facts in part) for part in parts)
-        names = (f"not {attribute}", attribute)
+        faces = [datasets.CelebA(str(folder), split=split, transform=view) for split in ("train", "test")]
+        place, names = faces[0].attr_names.index(attribute), (f"not {attribute}", attribute)
+        train, test = (_split((image, int(facts[place])) for image, facts in part) for part in faces)
     elif (folder / "train").is_dir():
-        read_parts = [datasets.ImageFolder(str(folder / name), view) for name in ("train", "test")]
-        train, test = map(_split, read_parts)
-        names = tuple(read_parts[0].classes)
+        parts = [datasets.ImageFolder(str(folder / name), view) for name in ("train", "test")]
+        (train, test), names = map(_split, parts), tuple(parts[0].classes)
     else:
         whole = datasets.ImageFolder(str(folder), view)
         order = torch.randperm(len(whole), generator=torch.Generator().manual_seed(0)).tolist()
-        count = len(order) - round(_TEST_SHARE * len(order))
+        count, names = len(order) - round(_TEST_SHARE * len(order)), tuple(whole.classes)
         train, test = (_split(whole[row] for row in rows) for rows in (order[:count], order[count:]))
-        names = tuple(whole.classes)
     height, width, channels = train.images.shape[1:]
     schema = Schema(height=height, width=width, channels=channels, class_names=names, num_units=len(train.labels))
     return Dataset(schema, train, test, PARTITION_KEY), test
@@ -150,9 +136,8 @@ def judge(network: nn.Module, released: Split, test: Split, epochs: int, device:
     for _ in range(epochs):
         network.train()
         for rows in torch.split(torch.from_numpy(learned)[torch.randperm(len(learned))], _BATCH):
-            loss = nn.functional.cross_entropy(
-                network(_scaled(released.images[rows], device)), torch.from_numpy(released.labels[rows]).to(device)
-            )
+            wanted = torch.from_numpy(released.labels[rows]).to(device)
+            loss = nn.functional.cross_entropy(network(_scaled(released.images[rows], device)), wanted)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -203,7 +188,7 @@ def main() -> None:
     released = Split(*generator.sample(options.images, seed=0))
     torch.manual_seed(0)
     found = {}
-    for name in CLASSIFIERS:
+    for name in NETWORKS:
         network = build(name, schema.channels, schema.num_classes)
         found[name] = round(judge(network, released, test, options.epochs, options.device), 1)
     line = {"set": options.folder.name, "records": units, "side": options.side, "epsilon": options.epsilon}
