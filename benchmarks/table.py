@@ -204,15 +204,15 @@ def with_table(path: Path, table: str) -> str:
 
 def judges() -> str:
     """The standard CNN on real images beside one that was trained for longer: means over the seeds of a set."""
-    found: dict[str, Rows] = {}
+    found: dict[tuple[str, int], Rows] = {}
     for row in read_results("judge"):
-        if "share" in row:
-            found.setdefault(row["dataset"], []).append(row)
+        found.setdefault((row["dataset"], row["records"]), []).append(row)
     names = ("balanced", "reference_balanced", "share", "processor_seconds", "reference_processor_seconds")
     lines = []
-    for name, of_one in found.items():
-        figures = (f"{statistics.mean(row[column] for row in of_one):.1f}" for column in names)
-        lines.append([f"{panel_page.TITLES[name]}, {of_one[0]['records']:,}", *figures, str(len(of_one))])
+    for (name, records), of_one in found.items():
+        known = [[row[column] for row in of_one if column in row] for column in names]
+        figures = (f"{statistics.mean(values):.1f}" if values else "" for values in known)
+        lines.append([f"{panel_page.TITLES[name]}, {records:,}", *figures, str(len(of_one))])
     return markdown_table(["real images", "judge", "trained longer", "share", "s", "s, longer", "seeds"], lines)
 
 
