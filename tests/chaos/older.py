@@ -10,8 +10,8 @@ from pathlib import Path
 from deployments.stack import CeleryStack
 
 VERSION_1 = "3508071d4a2136b631d623790562f78613fecd03"
-BEFORE = "e81045b2dbdd6f66888edd7ac6a066b09fad6eee"
-"""The version before, with which this one works: that of the last release; until 1.1.0, the first that can do so."""
+BEFORE = "0d254e31a2bf21d461357b5cb79371c97ecdb641"
+"""The version before, with which this one works: that of the last release, 1.1.0."""
 
 _REPOSITORY = Path(__file__).parents[2]
 
