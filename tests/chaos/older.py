@@ -38,6 +38,11 @@ class OlderStack(CeleryStack):
         self.key = json.loads(made.stdout)["api_key"]
         self.workers.append(self.start_older(*self.worker_command()))
 
+    def read_job_format(self) -> int:
+        """The newest format of jobs that a worker of that version takes."""
+        tables = (self._source / "datalens_service" / "store" / "schema" / "tables.py").read_text()
+        return int(re.findall(r"^JOB_FORMAT: Final = (\d+)$", tables, re.MULTILINE)[0])
+
     def start_older(self, *arguments: str) -> subprocess.Popen[bytes]:
         """A module of that version; in version 1.0.0, rooms had names of their own."""
         if not (self._source / "datalens_service" / "workers").exists():
