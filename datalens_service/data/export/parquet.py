@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.data.export.png import choose_encoder
-from datalens_service.data.export.writer import (
-    ArchivePlace,
-    SoftLabels,
-    Writer,
-    WrittenImages,
-    is_verbatim,
-    provenance,
-)
+from datalens_service.data.export.writer import ArchivePlace, SoftLabels, Writer, WrittenImages, is_verbatim, provenance
 
 if TYPE_CHECKING:
     import pyarrow as pa
