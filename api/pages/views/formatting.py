@@ -7,6 +7,7 @@ from markupsafe import Markup, escape
 
 from datalens_service.base.clock import duration, remaining
 from datalens_service.data.dataset import Schema
+from datalens_service.privacy.guarantee import PrivacyUnit
 
 _UNITS_OF_SIZE: Final = ("bytes", "kB", "MB", "GB", "TB")
 
@@ -49,7 +50,7 @@ def pixels(schema: Schema) -> str:
 
 def units(schema: Schema) -> str:
     """Write how many privacy units a data set has, in its owner's word."""
-    return f"{schema.num_units:,} {'image' if schema.unit == 'record' else schema.unit}s"
+    return PrivacyUnit(schema.unit, schema.records_per_unit).count(schema.num_units)
 
 
 def classes(number: int) -> str:
