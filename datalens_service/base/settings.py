@@ -142,6 +142,12 @@ class Settings(BaseSettings):
     content_credentials_key_file: Path | None = Field(
         default=None, description="PEM file with the private key of that certificate: a secret."
     )
+    timestamp_url: str = Field(
+        default="",
+        pattern=r"^(https?://\S+)?$",
+        description="Time stamp authority (RFC 3161) that witnesses the head of an account when a job ends: it gets a "
+        "hash, and nothing else. Empty asks none. Needs the extra timestamp.",
+    )
     inception_weights: Path | None = Field(
         default=None,
         description="Weights of ImageNet Inception as torch-fidelity publishes them, on every worker; None downloads "

@@ -1,5 +1,6 @@
 """Sizes, times and names as people read them."""
 
+import re
 from datetime import UTC, datetime
 from typing import Final
 
@@ -9,6 +10,7 @@ from datalens_service.base.clock import duration, remaining
 from datalens_service.data.dataset import Schema
 from datalens_service.privacy.guarantee import PrivacyUnit
 
+_CAPITAL: Final = re.compile("[A-Z]")
 _UNITS_OF_SIZE: Final = ("bytes", "kB", "MB", "GB", "TB")
 
 
@@ -58,7 +60,13 @@ def classes(number: int) -> str:
     return f"{number:,} class{'' if number == 1 else 'es'}"
 
 
+def action(operation: str) -> str:
+    """Write the id of an operation as words: `getJobReport` is "Get job report"."""
+    return _CAPITAL.sub(lambda found: f" {found[0].lower()}", operation).capitalize()
+
+
 FILTERS: Final = {
+    "action": action,
     "classes": classes,
     "size": size,
     "duration": duration,
