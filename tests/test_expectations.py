@@ -186,7 +186,7 @@ def test_the_epsilon_of_a_target_grows_with_the_accuracy_and_falls_with_the_unit
 
 def test_an_accuracy_that_no_epsilon_reaches_is_refused_with_the_most_that_is_known() -> None:
     schema = schema_of({}, 100)
-    with pytest.raises(UnreachableAccuracy, match="99.5 % is out of reach: with 100 images") as refused:
+    with pytest.raises(UnreachableAccuracy, match="% is out of reach: with 100 images") as refused:
         find_target(planned(schema, 1.0, preset="auto"), schema, 99.5)
     assert f"up to {MOST_EPSILON:g}" in refused.value.detail
     assert "classifier" not in refused.value.detail

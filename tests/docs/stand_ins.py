@@ -44,10 +44,12 @@ def draw_images(rng: np.random.Generator, per_class: int, side: int = _SIDE) -> 
     return images, labels
 
 
-def write_private(path: Path, rng: np.random.Generator) -> None:
-    """Enough images for every attack of an audit, with test images."""
-    (images, labels), (test_images, test_labels) = draw_images(rng, _FOR_AUDITS), draw_images(rng, 20)
-    arrays = {"train_images": images, "train_labels": labels, "test_images": test_images, "test_labels": test_labels}
+def write_private(path: Path, rng: np.random.Generator, *, with_test: bool) -> None:
+    """Enough images for every attack of an audit; some of them need test images."""
+    images, labels = draw_images(rng, _FOR_AUDITS)
+    arrays = {"train_images": images, "train_labels": labels}
+    if with_test:
+        arrays["test_images"], arrays["test_labels"] = draw_images(rng, 20)
     np.savez_compressed(path, **arrays)
 
 
