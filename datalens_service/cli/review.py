@@ -47,7 +47,7 @@ def describe(read: ReviewInfo | ClassReview | ImageSchema) -> dict[str, object]:
     """Describe what was read, or declared public, beside the classes."""
     each = f", each with at most {read.records_per_unit} images" if read.records_per_unit > 1 else ""
     size = f"{read.width}×{read.height}×{read.channels}"
-    protected = PrivacyUnit(read.unit, read.records_per_unit).count(read.num_units)
+    protected = PrivacyUnit(read.unit, read.records_per_unit).write_count(read.num_units)
     return {"protected": f"{protected}{each}", "images": size}
 
 

@@ -73,7 +73,7 @@ def _say_little(spec: TrainingSpec, schema: Schema) -> str:
     per_class = max(1, schema.num_units // schema.num_classes)
     needed = FAIR_EVIDENCE * schema.num_classes / mu_for_epsilon(spec.epsilon, spec.delta_at(schema))
     digits = 10 ** max(0, math.floor(math.log10(needed)) - 1)
-    few, enough = map(schema.privacy_unit.count, (per_class, math.ceil(needed / digits) * digits))
+    few, enough = map(schema.privacy_unit.write_count, (per_class, math.ceil(needed / digits) * digits))
     return (
         f"Of little use: about {few} of a class tell little more than noise at this ⟦spec.epsilon⟧. About {enough} in "
         "all would do, or a larger ⟦spec.epsilon⟧, fewer classes, or public images of a similar kind."

@@ -87,7 +87,7 @@ def find_target(spec: TrainingSpec, schema: Schema, accuracy: float, shares: Sha
     if step is None:
         most = expect_range(spec, schema, at_epsilon(round(MOST_EPSILON * _STEPS))).middle
         raise UnreachableAccuracy(
-            f"{accuracy:g} % is out of reach: with {schema.privacy_unit.count(schema.num_units)} no ε up to "
+            f"{accuracy:g} % is out of reach: with {schema.privacy_unit.write_count(schema.num_units)} no ε up to "
             f"{MOST_EPSILON:g} is expected to give more than about {math.floor(most)} %.{enough}"
             f"{_tell_classifier(spec, schema, accuracy, shares)}"
         )
@@ -101,7 +101,7 @@ def find_target(spec: TrainingSpec, schema: Schema, accuracy: float, shares: Sha
         units=units and _round_up(units),
         risk=tell_risk(schema.privacy_unit.word, Charge(limit_units(epsilon, delta))),
         sentence=f"ε = {decimal_text(epsilon)} is the least that is expected to reach {accuracy:g} % with these "
-        f"{schema.privacy_unit.count(schema.num_units)}: as likely as not, in a range from "
+        f"{schema.privacy_unit.write_count(schema.num_units)}: as likely as not, in a range from "
         f"{tell_range(reached.low, reached.high)}.{enough}",
     )
 
@@ -129,7 +129,7 @@ def _find_least(reaches: Callable[[int], bool], most: int) -> int | None:
 
 
 def _tell_units(units: int, schema: Schema) -> str:
-    return f"about {schema.privacy_unit.count(_round_up(units))} would do"
+    return f"about {schema.privacy_unit.write_count(_round_up(units))} would do"
 
 
 def _round_up(units: int) -> int:

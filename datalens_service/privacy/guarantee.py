@@ -36,7 +36,7 @@ class PrivacyUnit(NamedTuple):
         """Return the word by which readers know one unit."""
         return "image" if self.is_image else self.name
 
-    def count(self, number: int) -> str:
+    def write_count(self, number: int) -> str:
         """Write how many units, in the word by which readers know them."""
         return f"{number:,} {self.word}{'' if number == 1 else 's'}"
 

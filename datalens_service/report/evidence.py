@@ -56,9 +56,10 @@ def _relations(view: View) -> str:
 def _schema(view: View) -> str:
     schema = view["dataset"]["public_schema"]
     channels = f"{schema['channels']} channel{'' if schema['channels'] == 1 else 's'}"
+    units = _protected(view).write_count(schema["num_units"])
     return (
-        f"{_protected(view).count(schema['num_units'])}; each image has {schema['width']} by {schema['height']} pixels "
-        f"with {channels}; {len(schema['class_names'])} classes."
+        f"{units}; each image has {schema['width']} by {schema['height']} pixels with {channels}; "
+        f"{len(schema['class_names'])} classes."
     )
 
 

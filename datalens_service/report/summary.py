@@ -32,7 +32,9 @@ def summary(
 
 def tell_made(method: str, num_units: int, unit: PrivacyUnit, result: str) -> str:
     """Say what was made of whose images, and how; public."""
-    images = f"{num_units:,} private images" if unit.is_image else f"the private images of {unit.count(num_units)}"
+    images = (
+        f"{num_units:,} private images" if unit.is_image else f"the private images of {unit.write_count(num_units)}"
+    )
     made = choose_wording(result).made
     return f"{made} from {images} by the method “{method.replace('_', ' ')}” and under differential privacy."
 

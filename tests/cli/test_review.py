@@ -49,7 +49,7 @@ def test_at_a_terminal_the_owner_sees_the_names_and_says_yes(service: RunningSer
     assert code == 0, shown
     assert QUESTION in shown
     assert all(f"{SECRET}{number}  20     0" in shown for number in range(3))
-    assert "60 × record" in shown
+    assert "60 images" in shown
     assert "8×8×1" in shown
     assert "files ignored  1" in shown
     assert "public for good" in shown

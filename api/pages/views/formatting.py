@@ -52,7 +52,7 @@ def pixels(schema: Schema) -> str:
 
 def units(schema: Schema) -> str:
     """Write how many privacy units a data set has, in its owner's word."""
-    return PrivacyUnit(schema.unit, schema.records_per_unit).count(schema.num_units)
+    return PrivacyUnit(schema.unit, schema.records_per_unit).write_count(schema.num_units)
 
 
 def classes(number: int) -> str:

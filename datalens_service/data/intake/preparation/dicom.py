@@ -128,11 +128,10 @@ def _check(file: FileDataset, settings: PrepareSettings, limits: Limits) -> tupl
 
 def _check_compression(syntax: UID | None) -> None:
     """Refuse a file whose pixels a package could decode, where that is not installed."""
-    package = _PACKAGES.get(syntax) if syntax else None
-    if package is not None and not get_decoder(syntax).is_available:
+    if syntax is not None and syntax in _PACKAGES and not get_decoder(syntax).is_available:
         raise InvalidDataset(
             f"The DICOM file is packed as {syntax.name}, which is not read here. Unpack it (`gdcmconv --raw packed.dcm "
-            f"unpacked.dcm`), or have the package {package} installed where uploads are read."
+            f"unpacked.dcm`), or have the package {_PACKAGES[syntax]} installed where uploads are read."
         )
 
 
