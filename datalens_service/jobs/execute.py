@@ -220,10 +220,11 @@ def _have_head_witnessed(task: _Task, proof: AccountProof) -> None:
 
     The release is out by now. Without an answer the job succeeds, and the log says so.
     """
-    if not task.settings.timestamp_url:
+    authority = task.settings.timestamp_url.get_secret_value()
+    if not authority:
         return
     try:
-        stamp = ask_for_time_stamp(task.settings.timestamp_url, proof.account.head.hash)
+        stamp = ask_for_time_stamp(authority, proof.account.head.hash)
     except NoTimeStamp as error:
         log.warning("no time stamp of the account's head", job_id=task.lease.job_id, detail=str(error))
         return
