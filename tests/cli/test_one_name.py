@@ -65,6 +65,7 @@ OPTIONS_ALONE = {
     "--picture": "where this machine writes",
     "--json": "how the command answers",
     "--wait": "what the command does after its request",
+    "--yes": "answers the question of the command",
     "--dry-run": "another request: POST /v1/plans",
     "--bundle": "another request: GET /v1/jobs/{job_id}/dataset",
     "--file": "another request: GET /v1/jobs/{job_id}/artifacts/{name}",
