@@ -5,7 +5,7 @@
     python -m benchmarks.forecasts measure --dataset signs --records 400 --epsilon 1 --choice look
 
 `measure` runs the cells that the table of the package (`datalens_service/planning/measured.jsonl`) lacks, until the
-minutes are over, and adds each as a line. A cell is a set, a number of its records, ε (δ = 10⁻⁵) and what learns: a
+minutes are over, and adds each as a line; one that is named is measured anew and replaced. A cell is a set, a number of its records, ε (δ = 10⁻⁵) and what learns: a
 choice of `auto` (`look`, `teach`, `classifier`), a baseline (`class_averages`, `moments`) or `real` images. There is
 one seed; at most 5,000 records, 5,000 images that are drawn, and the first 1,000 of the drawn test images.
 `score` leaves one set out after the other and says how many results lie in the ranges that were made without them, and
@@ -165,19 +165,29 @@ def _score(cell: Cell, method: AnyMethod | None, data: Dataset) -> tuple[Score, 
 
 
 def measure_missing(minutes: float, wanted: Cell | None) -> None:
-    """Add the cells that are missing, until so many minutes are over."""
+    """Add the cells that are missing, until so many minutes are over, or replace the one that is wanted."""
     until = time.monotonic() + 60 * minutes
-    known = {Cell(row.dataset, row.units, row.choice, row.epsilon) for row in read_rows()}
+    known = {_read_cell(row) for row in read_rows()} - {wanted}
     for cell in [wanted] if wanted else list_cells():
         if cell in known or _is_known_as_look(cell):
             continue
         if time.monotonic() > until:
             return
-        row = measure(cell).model_dump_json(exclude_defaults=True)
-        with TABLE.open("a", encoding="utf-8") as table:
-            table.write(row + "\n")
-        sys.stdout.write(row + "\n")
-        sys.stdout.flush()
+        _keep(measure(cell))
+
+
+def _read_cell(row: Measured) -> Cell:
+    return Cell(row.dataset, row.units, row.choice, row.epsilon)
+
+
+def _keep(row: Measured) -> None:
+    """Write a line into the table, in the place of an earlier one of the same cell, and print it."""
+    line = row.model_dump_json(exclude_defaults=True) + "\n"
+    kept = TABLE.read_text(encoding="utf-8").splitlines(keepends=True)
+    others = [known for known in kept if _read_cell(Measured.model_validate_json(known)) != _read_cell(row)]
+    TABLE.write_text("".join([*others, line]), encoding="utf-8")
+    sys.stdout.write(line)
+    sys.stdout.flush()
 
 
 class Scored(NamedTuple):
@@ -221,7 +231,7 @@ def score_earlier(choice: str, *, declared: bool) -> list[Scored]:
     told = {Cell(*(line[name] for name in Cell._fields)): line for line in read_results("forecasts")}
     scored = []
     for row in list_usable(choice):
-        line = told.get(Cell(row.dataset, row.units, row.choice, row.epsilon))
+        line = told.get(_read_cell(row))
         reached = _read_reached(row, declared=declared)
         if line is not None and reached is not None:
             scored.append(Scored(reached, line["low"], line["high"]))
