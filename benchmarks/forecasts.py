@@ -5,9 +5,10 @@
     python -m benchmarks.forecasts measure --dataset signs --records 400 --epsilon 1 --choice look
 
 `measure` runs the cells that the table of the package (`datalens_service/planning/measured.jsonl`) lacks, until the
-minutes are over, and adds each as a line; one that is named is measured anew and replaced. A cell is a set, a number of its records, ε (δ = 10⁻⁵) and what learns: a
-choice of `auto` (`look`, `teach`, `classifier`), a baseline (`class_averages`, `moments`) or `real` images. There is
-one seed; at most 5,000 records, 5,000 images that are drawn, and the first 1,000 of the drawn test images.
+minutes are over, and adds each as a line; one that is named is measured anew and replaced. A cell is a set, a number of
+its records, ε (δ = 10⁻⁵) and what learns: a choice of `auto` (`look`, `teach`, `classifier`), a baseline
+(`class_averages`, `moments`) or `real` images. There is one seed; at most 5,000 records, 5,000 images that are drawn,
+and the first 1,000 of the drawn test images.
 `score` leaves one set out after the other and says how many results lie in the ranges that were made without them, and
 the mean interval score, beside those of what plans said before (benchmarks/results/forecasts.jsonl).
 """
