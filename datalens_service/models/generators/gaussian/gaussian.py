@@ -64,13 +64,17 @@ def around(center: float, tensors: Tensors) -> Tensors:
     grey = np.full((len(basis), 1), 1 / length, dtype=np.float32)
     farther = np.full((*means.shape[:-1], 1), center * length, dtype=np.float32)
     wider = [(0, 0)] * (factors.ndim - 2) + [(0, 1), (0, 1)]
-    fixed = {name: tensors[name] for name in ("deviations", "weights") if name in tensors}
-    return tensors | {
+    unmoved = {
+        name: np.pad(tensors[name], [(0, 0)] * (tensors[name].ndim - 1) + [(0, 1)])
+        for name in ("deviations", "weights")
+        if name in tensors
+    }
+    moved = {
         "basis": np.concatenate([basis, grey], axis=1),
         "means": np.concatenate([means, farther], axis=-1),
         "factors": np.pad(factors, wider),
-        **{name: np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, 1)]) for name, values in fixed.items()},
     }
+    return tensors | moved | unmoved
 
 
 class GaussianFit:

@@ -119,8 +119,10 @@ class PooledGaussianFit:
         """
         size = len(self.center)
         covariance = (1 - _EVENLY) * (self.factor @ self.factor.T + self.rest * np.eye(size))
-        weights = np.linalg.solve(covariance + _EVENLY * self._even * np.eye(size), means.T).T
-        return weights, -(weights * means).sum(axis=1) / 2
+        even = _EVENLY * self._even * np.eye(size)
+        weights: Floats = np.asarray(np.linalg.solve(covariance + even, means.T).T, dtype=np.float64)
+        biases: Floats = -(weights * means).sum(axis=1) / 2
+        return weights, biases
 
 
 def shrink_bands(values: Floats, variances: Floats, band: int) -> Floats:
