@@ -5,10 +5,10 @@
     python -m benchmarks.forecasts measure --dataset signs --records 400 --epsilon 1 --choice look
 
 `measure` runs the cells that the table of the package (`datalens_service/planning/measured.jsonl`) lacks, until the
-minutes are over, and adds each as a line; one that is named is measured anew and replaced. A cell is a set, a number of
-its records, ε (δ = 10⁻⁵) and what learns: a choice of `auto` (`look`, `teach`, `classifier`), a baseline
-(`class_averages`, `moments`) or `real` images. There is one seed; at most 5,000 records, 5,000 images that are drawn,
-and the first 1,000 of the drawn test images.
+minutes are over, and adds each as a line; a cell that is named is measured and printed also if it is there. A cell is a
+set, a number of its records, ε (δ = 10⁻⁵) and what learns: a choice of `auto` (`look`, `teach`, `classifier`), a
+baseline (`class_averages`, `moments`) or `real` images. There is one seed; at most 5,000 records, 5,000 images that are
+drawn, and the first 1,000 of the drawn test images.
 `score` leaves one set out after the other and says how many results lie in the ranges that were made without them, and
 the mean interval score, beside those of what plans said before (benchmarks/results/forecasts.jsonl).
 """
@@ -166,29 +166,20 @@ def _score(cell: Cell, method: AnyMethod | None, data: Dataset) -> tuple[Score, 
 
 
 def measure_missing(minutes: float, wanted: Cell | None) -> None:
-    """Add the cells that are missing, until so many minutes are over, or replace the one that is wanted."""
+    """Add the cells that are missing, until so many minutes are over."""
     until = time.monotonic() + 60 * minutes
-    known = {_read_cell(row) for row in read_rows()} - {wanted}
+    known = {Cell(row.dataset, row.units, row.choice, row.epsilon) for row in read_rows()}
     for cell in [wanted] if wanted else list_cells():
-        if cell in known or _is_known_as_look(cell):
+        if wanted is None and (cell in known or _is_known_as_look(cell)):
             continue
         if time.monotonic() > until:
             return
-        _keep(measure(cell))
-
-
-def _read_cell(row: Measured) -> Cell:
-    return Cell(row.dataset, row.units, row.choice, row.epsilon)
-
-
-def _keep(row: Measured) -> None:
-    """Write a line into the table, in the place of an earlier one of the same cell, and print it."""
-    line = row.model_dump_json(exclude_defaults=True) + "\n"
-    kept = TABLE.read_text(encoding="utf-8").splitlines(keepends=True)
-    others = [known for known in kept if _read_cell(Measured.model_validate_json(known)) != _read_cell(row)]
-    TABLE.write_text("".join([*others, line]), encoding="utf-8")
-    sys.stdout.write(line)
-    sys.stdout.flush()
+        row = measure(cell).model_dump_json(exclude_defaults=True)
+        if cell not in known:
+            with TABLE.open("a", encoding="utf-8") as table:
+                table.write(row + "\n")
+        sys.stdout.write(row + "\n")
+        sys.stdout.flush()
 
 
 class Scored(NamedTuple):
@@ -232,7 +223,7 @@ def score_earlier(choice: str, *, declared: bool) -> list[Scored]:
     told = {Cell(*(line[name] for name in Cell._fields)): line for line in read_results("forecasts")}
     scored = []
     for row in list_usable(choice):
-        line = told.get(_read_cell(row))
+        line = told.get(Cell(row.dataset, row.units, row.choice, row.epsilon))
         reached = _read_reached(row, declared=declared)
         if line is not None and reached is not None:
             scored.append(Scored(reached, line["low"], line["high"]))

@@ -106,6 +106,12 @@ def test_every_exception_is_needed() -> None:
         assert [one for one in MEMBERS if option in list_options(one) and name in MEMBERS[one]] == []
 
 
+def test_prepare_takes_the_names_that_errors_about_an_upload_say() -> None:
+    [prepare] = [command for name, command in commands() if name == "prepare"]
+    taken = {option for parameter in prepare.params for option in parameter.opts}
+    assert {f"--{name.replace('_', '-')}" for name in UPLOAD if name.startswith("prepare_")} <= taken
+
+
 @pytest.mark.parametrize(
     ("call", "known", "alone"),
     [
