@@ -34,7 +34,7 @@ _REDRAWN: Final = 0.03
 """Share of the coordinates that a variation draws anew."""
 _PLAIN: Final = 0.5
 """Share of random pictures that are strokes on a plain ground, as writing is."""
-_PIXELS_AT_ONCE: Final = 2**20
+_PIXELS_PER_BLOCK: Final = 2**20
 _REMEMBERED: Final = 2**18
 
 
@@ -69,7 +69,7 @@ class Rendered:
 
     def _draw(self, points: Points) -> Images:
         height, width, _ = self._shape
-        many = max(1, _PIXELS_AT_ONCE // (height * width))
+        many = max(1, _PIXELS_PER_BLOCK // (height * width))
         parts = [render(points[start : start + many], self._shape) for start in range(0, len(points), many)]
         images = np.concatenate(parts)
         self._points.update((_digest(image), point) for image, point in zip(images, points, strict=True))
