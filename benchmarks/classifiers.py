@@ -4,6 +4,7 @@
     python -m benchmarks.classifiers accuracy --method dp_sgd --set architecture=mlp --dataset mnist --epsilon 1
     python -m benchmarks.classifiers accuracy --method dp_sgd --dataset mnist --epsilon 0.5 --held-out
     python -m benchmarks.classifiers accuracy --set encoder=imagenet-lite0 --dataset cifar10 --draw 10000
+    python -m benchmarks.classifiers accuracy --encoder lite2.onnx --dataset bccd --delta 1e-4 --seeds 1
     python -m benchmarks.classifiers accuracy --method dp_sgd --dataset cifar10_features --set architecture=linear
     python -m benchmarks.classifiers opacus --dataset mnist --epsilon 1
     python -m benchmarks.classifiers speed --json
@@ -24,6 +25,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,14 +42,16 @@ from datalens_service.evaluation.metrics.outcome import Score
 from datalens_service.mechanisms import GradientSum
 from datalens_service.methods import DpSgd
 from datalens_service.methods.descent.unit_gradients import whole_units
+from datalens_service.methods.script import ExecutionOptions
 from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.models.per_record import PerRecordGradients
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.budget import MemoryAccount
+from datalens_service.services import encoders
 from datalens_service.spec import TrainingSpec
 from datalens_service.training import run
 
-SETS = ("mnist", "fashion_mnist", "cifar10", "cifar10_features", "smiles64")
+SETS = ("mnist", "fashion_mnist", "cifar10", "cifar10_features", "smiles64", "bccd", "signs")
 ARCHITECTURES = ("small_cnn", "lenet", "mlp")
 BATCH = 256
 PASSES = 5
@@ -57,6 +61,8 @@ def accuracy(options: argparse.Namespace) -> dict[str, Any]:
     """Percent of test images, or of training images that were set aside, that the classifier labels correctly."""
     settings = dict(setting.split("=", 1) for setting in options.settings)
     method = {"name": options.method} | {name: _value(text) for name, text in settings.items()}
+    if options.encoder is not None:
+        method |= {"encoder": encoders.read(options.encoder).model_dump()}
     public = None if options.public is None else public_set(options.public)
     scores, seconds, spent, planned = [], [], 0.0, dict[str, Any]()
     for seed in range(options.seeds):
@@ -64,7 +70,13 @@ def accuracy(options: argparse.Namespace) -> dict[str, Any]:
         asked = {"method": method, "epsilon": options.epsilon, "delta": options.delta, "seed": seed}
         spec = RequestedSpec.model_validate(asked).resolve(data.schema)
         began = time.process_time()
-        result = run(spec, data, account=_account(spec, data.schema), public=public)
+        result = run(
+            spec,
+            data,
+            account=_account(spec, data.schema),
+            public=public,
+            options=ExecutionOptions(encoder=options.encoder),
+        )
         seconds.append(time.process_time() - began)
         scores.append(_score(result.model, data))
         spent, planned = result.cost.epsilon_at_plan, spec.method.model_dump(mode="json")
@@ -288,6 +300,7 @@ def main() -> None:
     parser.add_argument("--delta", type=float, default=1e-5)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--set", dest="settings", action="append", default=[])
+    parser.add_argument("--encoder", type=Path, help="File of an encoder, as `datalens encoders make` writes it.")
     parser.add_argument("--records", type=int, default=2048)
     options = parser.parse_args()
     result = {"accuracy": accuracy, "opacus": second_opinion, "speed": speed}[options.what](options)

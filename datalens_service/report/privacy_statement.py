@@ -225,8 +225,11 @@ def privacy_statement(
 def describe_public_inputs(inputs: PublicInputs) -> tuple[str, ...]:
     """Describe each public input that there is: images, an encoder, a generator."""
     about_images = () if inputs.images is None else (_describe_source(inputs.images),)
-    weights = ((phrases.PUBLIC_ENCODER, inputs.encoder), (phrases.PUBLIC_GENERATOR, inputs.generator))
-    return (*about_images, *(said.format(**used.model_dump()) for said, used in weights if used is not None))
+    encoder, generator = inputs.encoder, inputs.generator
+    described = "" if encoder is None else encoder.describe().translate(_NO_BRACES)
+    about_encoder = () if encoder is None else (phrases.PUBLIC_ENCODER.format(described=described),)
+    about_generator = () if generator is None else (phrases.PUBLIC_GENERATOR.format(**generator.model_dump()),)
+    return (*about_images, *about_encoder, *about_generator)
 
 
 def _describe_source(source: PublicSource) -> str:
