@@ -2,8 +2,8 @@
 
 It gets the graph and images behind its request, and leaves `features.npy`. The graph sees one image at a time, so the
 features of an image are a function of that image alone, whatever its layers do with a batch; an image on which it fails
-has features of 0. Without images it leaves `encoder.onnx`, the graph from bytes of one image to features of length 1, and
-and in `label.json` what the file says of itself.
+has features of 0. Without images it leaves `encoder.onnx`, which is the graph from bytes of one image to features of
+length 1, and `label.json`, what the file says of itself.
 """
 
 import sys
