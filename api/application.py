@@ -21,7 +21,7 @@ from datalens_service.adapters.webhook_sender import WebhookSender
 from datalens_service.api.addresses import address, rooted_at
 from datalens_service.api.deps import READINESS_CONNECTIONS, Services, caller
 from datalens_service.api.http.file_responses import StaticFolder
-from datalens_service.api.http.middleware import BodyLimit, ReaderVoice, RequestLog
+from datalens_service.api.http.middleware import SHARED, BodyLimit, ReaderVoice, RequestLog
 from datalens_service.api.http.reverse_proxy import ReverseProxy
 from datalens_service.api.http.strictness import refuse_unknown
 from datalens_service.api.openapi import document
@@ -32,12 +32,15 @@ from datalens_service.api.pages import (
     job_pages,
     plan_pages,
     public_pages,
+    release_pages,
+    shared_pages,
     single_sign_on,
 )
 from datalens_service.api.pages.views import rendering
 from datalens_service.api.problems import handlers
 from datalens_service.api.rest import (
     access,
+    administration,
     artifacts,
     audits,
     classifiers,
@@ -58,16 +61,16 @@ from datalens_service.api.rest import (
 from datalens_service.api.rest import problems as problem_types
 from datalens_service.api.security.access_logging import AccessLogging
 from datalens_service.api.security.rate_limits import RequestLimits
-from datalens_service.api.uploads import receiver
 from datalens_service.api.uploads.tus import TusHeaders
 from datalens_service.base import logs
 from datalens_service.base.errors import InvalidInput
 from datalens_service.base.settings import Settings
 from datalens_service.data.export.content_credentials import ContentCredentials
-from datalens_service.services import ingestion
+from datalens_service.services import removal, tenant_removal
 from datalens_service.services.claims import parse_grants
 from datalens_service.services.ledger_check import LedgerCheck
 from datalens_service.services.predictions import Predictions
+from datalens_service.services.removal import Remover
 from datalens_service.services.synthetic_files import SyntheticFiles
 from datalens_service.services.validation_queue import Validator
 from datalens_service.services.waiting import check_workers
@@ -88,7 +91,9 @@ _KEYED: Final = (
     encoders,
     generators,
     classifiers,
+    releases,
     access,
+    administration,
     released_images,
     webhooks,
 )
@@ -105,14 +110,15 @@ _OTHERS: Final = (
     image_pages,
     job_pages,
     administration_pages,
-    releases,
+    release_pages,
+    shared_pages,
 )
 
 _TELEMETRY: Final[TelemetryConfig] = {
     # FastAPI would send messages and stacks of exceptions to OpenTelemetry; a message may quote what was uploaded.
     "logs": False,
-    # A signed download address is a secret.
-    "exclude": lambda scope: b"signature=" in scope.get("query_string", b""),
+    # A signed download address is a secret, and so is the link of a partner.
+    "exclude": lambda scope: b"signature=" in scope.get("query_string", b"") or SHARED in scope.get("path", ""),
 }
 
 
@@ -184,12 +190,14 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     sender.start()
     services.ledger_check.start()
     services.surroundings.start()
+    services.remover.start()
     try:
         yield
     finally:
         services.stopping.set()
         await anyio.to_thread.run_sync(services.ledger_check.stop)
         await anyio.to_thread.run_sync(services.validator.stop)
+        await anyio.to_thread.run_sync(services.remover.stop)
         await anyio.to_thread.run_sync(sender.join)
         await anyio.to_thread.run_sync(services.dispatcher.stop)
         services.database.dispose()
@@ -206,10 +214,7 @@ def _open(settings: Settings, stopping: threading.Event) -> Services:
     artifacts = ArtifactStore(database, settings.data_dir, settings.artifact_url)
     dispatcher = choose_dispatcher(settings)
     key = signing_key(database)
-    receiver.remove_leftovers(settings.data_dir)
-    ingestion.remove_leftovers(database, artifacts, settings)
-    predictions = Predictions(settings)
-    predictions.remove_leftovers()
+    removal.remove_leftovers(database, artifacts, settings)
     return Services(
         settings=settings,
         database=database,
@@ -217,13 +222,14 @@ def _open(settings: Settings, stopping: threading.Event) -> Services:
         artifacts=artifacts,
         dispatcher=dispatcher,
         synthetic=SyntheticFiles(artifacts, key, settings.data_dir, ContentCredentials.from_settings(settings)),
-        predictions=predictions,
+        predictions=Predictions(settings),
         signing_key=key.public,
         limits=RequestLimits(settings),
         ledger_check=ledger_check,
         surroundings=Surroundings(settings, _list_checks(settings, readiness, artifacts, dispatcher), stopping),
         stopping=stopping,
         validator=Validator(database, settings),
+        remover=Remover(database, artifacts, settings, tenant_removal.proceed_all),
         openid_provider=OpenIdProvider(settings) if settings.oidc_issuer else None,
     )
 

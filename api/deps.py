@@ -20,7 +20,7 @@ from datalens_service.api.http.metrics import REFUSALS
 from datalens_service.api.http.strictness import DIGITS
 from datalens_service.api.http.threads import run_in_thread
 from datalens_service.api.security.browser_sessions import resume_session
-from datalens_service.api.security.permissions import check_allowed
+from datalens_service.api.security.permissions import check_allowed, find_rule, is_closed
 from datalens_service.api.security.rate_limits import RequestLimits
 from datalens_service.base.settings import Settings
 from datalens_service.base.signatures import PublicKey
@@ -28,12 +28,14 @@ from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.ledger_check import LedgerCheck
 from datalens_service.services.predictions import Predictions
 from datalens_service.services.prices import Prices
+from datalens_service.services.removal import Remover
 from datalens_service.services.synthetic_files import SyntheticFiles
 from datalens_service.services.validation_queue import Validator
 from datalens_service.store.access import browser_sessions, keys, quotas, tenants
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.artifacts import ArtifactStore
+from datalens_service.store.jobs import approvals
 
 MAXIMUM_PAGE: Final = 100
 READINESS_CONNECTIONS: Final = 2
@@ -64,6 +66,7 @@ class Services:
     surroundings: Surroundings
     stopping: threading.Event
     validator: Validator
+    remover: Remover
     signing_key: PublicKey
     openid_provider: OpenIdProvider | None = None
     readiness_threads: CapacityLimiter = field(default_factory=partial(CapacityLimiter, READINESS_CONNECTIONS))
@@ -99,6 +102,7 @@ async def caller(
         RateLimited: It sends more than it may, or its address sends too many wrong keys.
         Forbidden: It lacks the scope of the operation.
         NotFound: The path names an object of another tenant, or of nobody.
+        StateConflict: It names a result that waits for a second person, or was withheld.
     """
     # In flight until the block is left, which waits for nothing and needs no thread.
     with ExitStack() as in_flight:
@@ -111,12 +115,18 @@ def _admit(
     key, request.state.is_admitted = _identify(request, services, credentials)
     request.state.caller = key
     request.state.rate_limit = in_flight.enter_context(services.limits.acquire(key))
-    check_allowed(key, getattr(request.scope.get("route"), "operation_id", None))
+    operation = getattr(request.scope.get("route"), "operation_id", None)
+    check_allowed(key, operation)
     # Ids that are malformed are refused by the operation itself; a database need not see them.
     usable = {name: value for name, value in request.path_params.items() if re.fullmatch(IDENTIFIER, value)}
     with services.database.connection() as connection:
-        tenants.check_owned(connection, key.tenant_id, usable)
-        requests = quotas.read_requests_per_minute(connection, key.tenant_id)
+        rule = find_rule(operation)
+        if not rule.cross_tenant:
+            tenants.check_owned(connection, key.tenant_id, usable)
+        if is_closed(key, rule):
+            approvals.check_released(connection, usable)
+        default = services.settings.tenant_requests_per_minute
+        requests = quotas.read_requests_per_minute(connection, key.tenant_id, default)
     services.limits.count_tenant(key.tenant_id, requests)
     return key
 

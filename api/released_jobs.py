@@ -1,10 +1,8 @@
 """Shared parts of all downloads of a job: its state, formats, licences, and answers with a stored file."""
 
-from collections.abc import Collection
 from typing import Annotated, Final
 
-from fastapi import Depends, Query, Request, Response
-from pydantic import AfterValidator
+from fastapi import Depends, Path, Query, Request, Response
 
 from datalens_service.api.deps import ObjectId, Services, ServicesDep
 from datalens_service.api.http.file_responses import file_response
@@ -12,6 +10,7 @@ from datalens_service.api.http.strictness import DIGITS
 from datalens_service.api.http.threads import run_in_thread
 from datalens_service.api.openapi.document import file_content
 from datalens_service.base.errors import InvalidInput, StateConflict
+from datalens_service.base.fields import one_of
 from datalens_service.data.dataset import MAXIMUM_CLASSES
 from datalens_service.data.export import WRITERS
 from datalens_service.data.export.licence import LICENCES
@@ -58,21 +57,13 @@ def _making(job: Job, kind: str) -> Job:
     return job
 
 
-def _one_of(names: Collection[str]) -> AfterValidator:
-    def check(name: str) -> str:
-        if name not in names:
-            raise ValueError(f"Must be one of {', '.join(names)}.")
-        return name
-
-    return AfterValidator(check)
-
-
+FileName = Annotated[str, Path(max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="Of a file.")]
 Released = Annotated[Job, Depends(released)]
 Drawing = Annotated[Job, Depends(drawing)]
 Labelling = Annotated[Job, Depends(labelling)]
-LicenceId = Annotated[str, _one_of(LICENCES), Query(json_schema_extra={"enum": list(LICENCES)})]
+LicenceId = Annotated[str, one_of(LICENCES), Query(json_schema_extra={"enum": list(LICENCES)})]
 FormatName = Annotated[
-    str, _one_of(WRITERS), Query(json_schema_extra={"enum": list(WRITERS)}, description="Format of the file.")
+    str, one_of(WRITERS), Query(json_schema_extra={"enum": list(WRITERS)}, description="Format of the file.")
 ]
 
 

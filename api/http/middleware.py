@@ -27,6 +27,17 @@ PIECES_PATH: Final = "/v1/uploads/"
 _JSON_BYTES: Final = 2**20
 _JSON_SECONDS: Final = 30.0
 _PIECE_SECONDS: Final = 60.0
+_SLOWEST_BYTES: Final = 1024
+"""A second, on average, once `_PIECE_SECONDS` have passed: one byte a minute would hold a connection for years."""
+
+SHARED: Final = "/shared/"
+"""Beginning of the addresses of partners, which are secrets."""
+
+_OF_A_SECRET_ADDRESS: Final = {
+    "Cache-Control": "private, no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Robots-Tag": "noindex, nofollow, noarchive",
+}
 _TLS_ALONE: Final = "max-age=31536000"
 # In the log only: nobody was left to answer.
 _HUNG_UP: Final = 499
@@ -110,6 +121,8 @@ class _Reply:
     def _protect(self, headers: MutableHeaders) -> None:
         headers["X-Request-ID"] = self.request_id
         headers["X-Content-Type-Options"] = "nosniff"
+        if inner_path(self._scope).startswith(SHARED):
+            headers.update(_OF_A_SECRET_ADDRESS)
         if self._scope["scheme"] == "https":
             headers["Strict-Transport-Security"] = _TLS_ALONE
 
@@ -158,21 +171,24 @@ def _limited(receive: Receive, declared: str, limit: int) -> Receive:
 
 
 def _timed(receive: Receive, scope: Scope, *, in_pieces: bool) -> Receive:
-    """`receive` that gives a slow client up: a file may take its time, but not between its pieces.
+    """`receive` that gives a slow client up: a file may take its time, but not between its pieces, and at some rate.
 
     Of a file it says that the client has hung up, so that what had arrived of a resumable upload is kept.
     """
-    deadline, complete = time.monotonic() + _JSON_SECONDS, False
+    deadline, complete = time.monotonic() + (_PIECE_SECONDS if in_pieces else _JSON_SECONDS), False
 
     async def timed() -> Message:
-        nonlocal complete
+        nonlocal complete, deadline
         if complete:
             # What is waited for is that the client hangs up.
             return await receive()
         try:
-            async with asyncio.timeout(_PIECE_SECONDS if in_pieces else deadline - time.monotonic()):
+            left = deadline - time.monotonic()
+            async with asyncio.timeout(min(left, _PIECE_SECONDS) if in_pieces else left):
                 message = await receive()
             complete = not message.get("more_body", False)
+            if in_pieces:
+                deadline += len(message.get("body", b"")) / _SLOWEST_BYTES
             return message
         except TimeoutError:
             scope["state"]["too_slow"] = True

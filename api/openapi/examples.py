@@ -65,6 +65,24 @@ CLONES: Final[Json] = {
     "cheaper": {"summary": "Another ε and another seed", "value": {"epsilon": 0.5, "seed": 1}},
 }
 ADDRESSES: Final[Json] = {"hour": {"summary": "For an hour", "value": {"expires_in": 3600}}}
+DECISIONS: Final[Json] = {
+    "decided": {
+        "summary": "With a reason",
+        "value": {"reason": "Report read on 12 January; agreed with the data protection officer."},
+    }
+}
+RELEASE_CHANGES: Final[Json] = {
+    "described": {
+        "summary": "A title and a licence",
+        "value": {"title": "Synthetic blood cells", "license": "CC-BY-4.0"},
+    }
+}
+RELEASE_LINKS: Final[Json] = {
+    "partner": {
+        "summary": "For one partner, until the end of the year",
+        "value": {"partner": "Northern Clinic", "expires_at": "2027-01-01T00:00:00Z"},
+    }
+}
 RAISES: Final[Json] = {
     "more": {
         "summary": "A larger lifetime budget",
@@ -132,3 +150,13 @@ AUDITS: Final[Json] = {
         },
     },
 }
+RETENTION: Final[Json] = {
+    "months": {
+        "summary": "Records for three months, results for a year",
+        "value": {"datasets": 90, "results": 365, "deliveries": 30, "journal": 1095},
+    }
+}
+QUOTAS: Final[Json] = {
+    "small": {"summary": "A small laboratory", "value": {"bytes": 10_000_000_000, "datasets": 20, "jobs": 4}}
+}
+TENANT_REMOVAL: Final[Json] = {"named": {"summary": "Its name, once more", "value": {"name": "lab"}}}

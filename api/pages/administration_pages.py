@@ -10,7 +10,8 @@ from datalens_service.api.http.strictness import DIGITS
 from datalens_service.api.pages.views.rendering import PageRoute, VisitorDep
 from datalens_service.api.schemas.access import OUTCOME
 from datalens_service.base.audience import public_part
-from datalens_service.store.access import access_log, keys, quotas, usage, webhooks
+from datalens_service.services import removal
+from datalens_service.store.access import access_log, keys, quotas, retention, tenants, usage, webhooks
 from datalens_service.store.access.access_log import EntryFilter
 from datalens_service.store.database_clock import read_clock
 from datalens_service.store.jobs.events import EventType
@@ -18,6 +19,16 @@ from datalens_service.store.jobs.events import EventType
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 _PAGE_SIZE: Final = 50
 _DAY: Final = timedelta(days=1)
+_SOON: Final = timedelta(days=30)
+KINDS: Final = {
+    "datasets": "Data sets",
+    "results": "Results of jobs",
+    "uploads": "Uploads that could not be used",
+    "events": "Events of jobs",
+    "deliveries": "Messages to webhooks",
+    "journal": "Entries of the audit journal",
+}
+"""Words for what retention removes."""
 _SENT: Final = tuple(event for event in EventType if event is not EventType.PROGRESS)
 
 
@@ -80,6 +91,30 @@ def usage_page(visitor: VisitorDep, services: ServicesDep) -> Response:
     """Show the totals of what the tenant has used."""
     used = public_part(usage.count_usage(services.database, visitor.tenant_id))
     return visitor.page("usage", usage=used, quotas=quotas.read(services.database, visitor.tenant_id))
+
+
+@router.get("/retention", operation_id="showRetention")
+def retention_page(visitor: VisitorDep, services: ServicesDep) -> Response:
+    """Show for how long things are kept, and what goes next."""
+    with services.database.session() as session:
+        everywhere, own = retention.read(session), retention.read(session, visitor.tenant_id)
+    policies = {"everywhere": everywhere, "own": own, "effective": everywhere.narrowed(own)}
+    found = removal.preview(services.database, [visitor.tenant_id], _SOON)
+    kinds = tuple(KINDS.items())
+    shown = {name: vars(policy) for name, policy in policies.items()}
+    more = len(found) - _PAGE_SIZE
+    return visitor.page("retention", kinds=kinds, meanings=KINDS, due=found[:_PAGE_SIZE], more=max(0, more), **shown)
+
+
+@router.get("/tenants", operation_id="showTenants")
+def tenants_page(visitor: VisitorDep, services: ServicesDep) -> Response:
+    """Show all tenants, and what each may have at once."""
+    database = services.database
+    listed = [
+        (one, quotas.read(database, one.id), vars(quotas.read_own(database, one.id)))
+        for one in tenants.list_tenants(database)
+    ]
+    return visitor.page("tenants", tenants=listed, defaults=services.settings.default_quotas)
 
 
 @router.get("/keys", operation_id="showApiKeys")

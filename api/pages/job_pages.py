@@ -24,13 +24,14 @@ from datalens_service.report.verdict import judge
 from datalens_service.services import pricing
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.pricing import JobPrivacy
+from datalens_service.services.releases import Release, read_release
 from datalens_service.services.waiting import explain_waiting
 from datalens_service.spec import PlanSummary
-from datalens_service.store.access import tenants
+from datalens_service.store.access import keys, tenants
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.datasets import DatasetState
-from datalens_service.store.jobs import audits, events, jobs
+from datalens_service.store.jobs import approvals, audits, events, jobs, released_models
 from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.ledger import account_summary
@@ -108,6 +109,7 @@ def job_page(job_id: ObjectId, visitor: VisitorDep, services: ServicesDep) -> Re
     return visitor.page(
         "job",
         **shown,
+        **_about_approval(services, visitor, job),
         verdict=None if figures is None else judge(figures),
         events=_events(services, job),
         phase_titles=facts.TITLES,
@@ -179,6 +181,25 @@ def _job_facts(services: Services, visitor: Visitor, job: Job) -> dict[str, Any]
         "licences": LICENCES,
         "contact": services.settings.contact,
     }
+
+
+def _about_approval(services: Services, visitor: Visitor, job: Job) -> dict[str, Any]:
+    """Return what second persons decide by, for those who may decide, and who has decided."""
+    reviewed = job.is_held and job.released_at is not None and Scope.RELEASES_APPROVE in visitor.key.scopes
+    # Who did what is for those who may read the journal.
+    named = job.decided_by if Scope.AUDIT_READ in visitor.key.scopes else None
+    decider = keys.get(services.database, named).name if named else ""
+    return {
+        "held": job.is_held,
+        "review": _read_release(services, job) if reviewed else None,
+        "may_decide": approvals.may_decide(services.database, visitor.key, job),
+        "decider": decider,
+    }
+
+
+def _read_release(services: Services, job: Job) -> Release:
+    model = released_models.find(services.database, released_models.build_id(job.id, job.result or ""))
+    return read_release(services.database, services.artifacts, model)
 
 
 @router.get("/audits/{audit_id}", operation_id="showAudit")

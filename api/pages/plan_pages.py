@@ -10,7 +10,7 @@ from datalens_service.api.pages.views import facts
 from datalens_service.api.pages.views.facts import dataset_facts
 from datalens_service.api.pages.views.planning import CHOICES, offer_encoders, read_form, read_wanted, suggest_request
 from datalens_service.api.pages.views.rendering import PageRoute, Visitor, VisitorDep
-from datalens_service.api.schemas.common import PlanRead, TrainingRequest
+from datalens_service.api.schemas.common import PlanRead, ReleaseMode, TrainingRequest
 from datalens_service.base.errors import DatalensError, StateConflict, UnreachableAccuracy
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.services import pricing
@@ -34,13 +34,15 @@ def plan_page(
     """The form of a job, as somebody begins who knows nothing yet, or as another job was."""
     stored = _ready(services, dataset_id)
     shown = dataset_facts(services, stored)[dataset_id] | {"encoders": offer_encoders(stored.schema)}
-    form = suggest_request(shown["dataset"].privacy)
+    form, needs_approval = suggest_request(shown["dataset"].privacy), False
     if like is not None:
         with services.database.connection() as connection:
             tenants.check_owned(connection, visitor.tenant_id, {"job_id": like})
-        form = RequestedSpec.model_validate(jobs.get(services.database, like).spec)
+        repeated = jobs.get(services.database, like)
+        form, needs_approval = RequestedSpec.model_validate(repeated.spec), repeated.approval is not None
     public = _public_sets(services, visitor, dataset_id)
-    return visitor.page("plan", **shown, form=form, like=like, choices=CHOICES, public_sets=public)
+    shown |= {"form": form, "like": like, "needs_approval": needs_approval}
+    return visitor.page("plan", **shown, choices=CHOICES, public_sets=public)
 
 
 @router.post("/datasets/{dataset_id}/plan", operation_id="showPlan")
@@ -50,8 +52,10 @@ def plan_part(
     """Price the form, as a part of its page, with the very request that the button sends."""
     _ready(services, dataset_id)
     try:
+        # Browsers leave it out when it is not ticked.
+        ticked = {name: ReleaseMode(filled.pop(name)) for name in ("release",) if name in filled}
         accuracy, spec = read_wanted(filled), read_form(filled)
-        training_request = TrainingRequest(dataset_id=dataset_id, spec=spec)
+        training_request = TrainingRequest(dataset_id=dataset_id, spec=spec, **ticked)
         priced = pricing.price_request(services.database, visitor.tenant_id, dataset_id, spec, services.prices)
         plan, unreachable = _read_plan(services, priced, accuracy)
     except DatalensError as error:

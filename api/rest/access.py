@@ -45,7 +45,7 @@ def create_key(
     response: Response,
 ) -> KeyCreated:
     """The key belongs to the caller's own tenant."""
-    made, plain = keys.create(services.database, request.for_tenant(key.tenant_id))
+    made, plain = keys.create(services.database, request.made_with(key))
     return _created(response, made, plain)
 
 
@@ -86,12 +86,13 @@ def get_key(key_id: ObjectId, services: ServicesDep) -> KeyRead:
 def rotate_key(
     key_id: ObjectId,
     services: ServicesDep,
+    key: Caller,
     response: Response,
     request: Annotated[KeyRotation | None, Body(openapi_examples=examples.ROTATIONS)] = None,
 ) -> KeyCreated:
     """The old one goes on working for `overlap_seconds`, so that nobody is locked out meanwhile."""
     overlap = timedelta(seconds=(request or KeyRotation()).overlap_seconds)
-    return _created(response, *keys.rotate(services.database, key_id, overlap))
+    return _created(response, *keys.rotate(services.database, key_id, overlap, key.id))
 
 
 @router.delete(

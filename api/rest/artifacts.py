@@ -10,6 +10,7 @@ from datalens_service.api.http.file_responses import file_response
 from datalens_service.api.http.strictness import StrictRoute
 from datalens_service.api.openapi import examples
 from datalens_service.api.openapi.document import file_content, ok, problems
+from datalens_service.api.released_jobs import FileName
 from datalens_service.api.schemas.releases import (
     AddressRead,
     AddressRequest,
@@ -33,7 +34,6 @@ _FILE: Final = {
     **file_content("The file.", "application/octet-stream"),
     **problems("range-not-satisfiable", "store-unavailable", "file-damaged"),
 }
-FileName = Annotated[str, Path(max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="Of a file.")]
 
 
 @router.get(

@@ -17,7 +17,7 @@ from datalens_service.api.schemas.releases import GeneratorForm, GeneratorRead
 from datalens_service.api.uploads.receiver import FILE_FIELD, GeneratorUploadDep
 from datalens_service.base.errors import StateConflict
 from datalens_service.data.dataset import Schema
-from datalens_service.services import generator_import
+from datalens_service.services import generator_import, removed_files
 from datalens_service.services.synthetic_files import CARD, GENERATOR, USUAL_IMAGES
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs, released_models
@@ -141,5 +141,6 @@ def get_samples(
 )
 def delete_generator(generator_id: ObjectId, services: ServicesDep) -> None:
     """A generator that a job made is a release: it stays, as its budget stays spent."""
-    if not generator_import.remove(services.database, services.settings.data_dir, generator_id):
+    if not released_models.delete_imported(services.database, generator_id):
         raise StateConflict("A job made this generator; what was released stays.")
+    removed_files.remove_noted(services.database, services.artifacts, services.settings, {generator_id})

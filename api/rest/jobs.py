@@ -10,8 +10,8 @@ from datalens_service.api.deps import After, Caller, Limit, ObjectId, Services, 
 from datalens_service.api.http.strictness import StrictRoute, as_request_errors
 from datalens_service.api.openapi import examples
 from datalens_service.api.openapi.document import ok, problems
-from datalens_service.api.schemas.common import Page, TrainingRequest
-from datalens_service.api.schemas.jobs import CloneRequest, JobRead
+from datalens_service.api.schemas.common import Page, ReleaseMode, TrainingRequest
+from datalens_service.api.schemas.jobs import CloneRequest, Decision, JobRead
 from datalens_service.api.schemas.labels import JobChanges
 from datalens_service.api.security.permissions import show_submitter
 from datalens_service.base.errors import InvalidInput
@@ -23,9 +23,10 @@ from datalens_service.services.submit_job import submit_job
 from datalens_service.services.waiting import explain_waiting
 from datalens_service.store import labels
 from datalens_service.store.access.keys import ApiKey
-from datalens_service.store.jobs import jobs
+from datalens_service.store.jobs import approvals, jobs
 from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.jobs.jobs import Job, JobState
+from datalens_service.store.jobs.released_models import Approval
 
 RETRY_AFTER_SECONDS: Final = 2
 
@@ -178,6 +179,45 @@ def resume_job(job_id: ObjectId, services: ServicesDep, key: Caller) -> JobRead:
 
 
 @router.post(
+    "/{job_id}:release",
+    operation_id="releaseJob",
+    summary="Release a result that waits for a second person",
+    responses={**ok(200, "The job as it is now."), **problems("state-conflict")},
+)
+def release_job(
+    job_id: ObjectId,
+    decision: Annotated[Decision, Body(openapi_examples=examples.DECISIONS)],
+    services: ServicesDep,
+    key: Caller,
+) -> JobRead:
+    """From then on it is handed out like that of any job. Whoever submitted the job is refused.
+
+    Decide by what is public or covered by the guarantee: a decision that rests on private figures tells of them.
+    """
+    return _read_job(
+        services, key, approvals.decide(services.database, key, job_id, Approval.RELEASED, decision.reason)
+    )
+
+
+@router.post(
+    "/{job_id}:withhold",
+    operation_id="withholdJob",
+    summary="Withhold a result from everybody",
+    responses={**ok(200, "The job as it is now."), **problems("state-conflict")},
+)
+def withhold_job(
+    job_id: ObjectId,
+    decision: Annotated[Decision, Body(openapi_examples=examples.DECISIONS)],
+    services: ServicesDep,
+    key: Caller,
+) -> JobRead:
+    """Nothing is refunded, and what was downloaded before stays where it is. A further decision may release it."""
+    return _read_job(
+        services, key, approvals.decide(services.database, key, job_id, Approval.WITHHELD, decision.reason)
+    )
+
+
+@router.post(
     "/{job_id}:clone",
     operation_id="cloneJob",
     summary="Submit a job like another one",
@@ -223,6 +263,7 @@ def _submitted(
         max_attempts=services.settings.max_attempts,
         idempotency_key=idempotency_key,
         priority=request.priority,
+        needs_approval=request.release is ReleaseMode.AFTER_APPROVAL,
     )
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)

@@ -1,74 +1,136 @@
-"""The page of everything that a tenant has released: the only one that consumers see."""
+"""Releases in words, and links by which one partner gets one of them without a key."""
 
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Final, Self
+from typing import Annotated
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Body, Response, status
 
-from datalens_service.api.deps import After, Services, ServicesDep
-from datalens_service.api.pages.views.rendering import RELEASES, PageRoute, VisitorDep
-from datalens_service.data.dataset import Schema
-from datalens_service.data.export import WRITERS
-from datalens_service.services.pricing import JobPrivacy
-from datalens_service.spec import PlanSummary
-from datalens_service.store.datasets import datasets
-from datalens_service.store.jobs import jobs, released_models
+from datalens_service.api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep
+from datalens_service.api.http.middleware import SHARED
+from datalens_service.api.http.strictness import StrictRoute
+from datalens_service.api.openapi import examples
+from datalens_service.api.openapi.document import ok, problems
+from datalens_service.api.schemas.common import Page
+from datalens_service.api.schemas.releases import (
+    ReleaseChanges,
+    ReleaseLinkCreate,
+    ReleaseLinkCreated,
+    ReleaseLinkList,
+    ReleaseLinkRead,
+    ReleaseRead,
+)
+from datalens_service.base.errors import StateConflict
+from datalens_service.services.releases import read_release
+from datalens_service.store.access import release_links
+from datalens_service.store.jobs import released_models
 from datalens_service.store.jobs.released_models import StoredModel
 
-_PAGE_SIZE: Final = 10
-_IMAGES: Final = 1000
-
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["releases"])
 
 
-@dataclass(frozen=True)
-class Release:
-    """A released model as anybody may see it; its dataset is not named.
+@router.get(
+    "/releases",
+    operation_id="listReleases",
+    summary="List releases, newest first",
+    responses=ok(200, "A page of the list."),
+)
+def list_releases(services: ServicesDep, key: Caller, limit: Limit = 20, after: After = None) -> Page[ReleaseRead]:
+    """Generators and classifiers of all jobs, and imported generators, with what each is and promises."""
+    page = released_models.list_models(services.database, key.tenant_id, limit=limit, cursor=after)
+    return Page.build(page, (_read(services, model) for model in page.items))
 
-    Attributes:
-        job_id: The job that made it; None for an imported one.
-        guarantee: The sentence of what it promises; empty if no account here covers it.
-        images: Number of images that were packed, or may well be drawn.
+
+@router.get(
+    "/releases/{release_id}",
+    operation_id="getRelease",
+    summary="Read what a release is and promises",
+    responses=ok(200, "The release."),
+)
+def get_release(release_id: ObjectId, services: ServicesDep) -> ReleaseRead:
+    """Nothing in it is private. The id is that of the generator or classifier."""
+    return _read(services, released_models.find(services.database, release_id))
+
+
+@router.patch(
+    "/releases/{release_id}",
+    operation_id="updateRelease",
+    summary="Give a release a public title and a licence",
+    responses=ok(200, "The release as it is now."),
+)
+def update_release(
+    release_id: ObjectId,
+    changes: Annotated[ReleaseChanges, Body(openapi_examples=examples.RELEASE_CHANGES)],
+    services: ServicesDep,
+) -> ReleaseRead:
+    """Both are public; the name of the job stays yours."""
+    named = changes.model_dump()
+    return _read(services, released_models.describe(services.database, release_id, **named))
+
+
+@router.post(
+    "/releases/{release_id}/links",
+    operation_id="createReleaseLink",
+    summary="Make a link of one partner to one release",
+    status_code=status.HTTP_201_CREATED,
+    responses={
+        **ok(201, "The link, whose address is shown only once.", headers=("Location",)),
+        **problems("state-conflict"),
+    },
+)
+def create_link(
+    release_id: ObjectId,
+    request: Annotated[ReleaseLinkCreate, Body(openapi_examples=examples.RELEASE_LINKS)],
+    services: ServicesDep,
+    key: Caller,
+    response: Response,
+) -> ReleaseLinkCreated:
+    """The address opens this release, and nothing else, to whoever has it, until the link ends.
+
+    It ends at `expires_at`, when it is revoked, or when the key that made it is revoked. Each use is in the audit
+    journal under the id of the link. An imported generator gets none: its cost is unknown here.
     """
-
-    id: str
-    kind: str
-    job_id: str | None
-    created_at: datetime
-    schema: Schema
-    guarantee: str
-    files: frozenset[str]
-    images: int
-
-    @classmethod
-    def from_model(cls, services: Services, model: StoredModel) -> Self:
-        if model.job_id is None:
-            schema = Schema.model_validate((model.card or {})["schema"])
-            return cls(model.id, model.kind, None, model.created_at, schema, "", frozenset(), _IMAGES)
-        job = jobs.get(services.database, model.job_id)
-        schema = datasets.get(services.database, job.dataset_id).schema
-        price = PlanSummary.model_validate(job.price)
-        return cls(
-            id=model.id,
-            kind=model.kind,
-            job_id=job.id,
-            created_at=model.created_at,
-            schema=schema,
-            guarantee=JobPrivacy.from_job(job, price.about(schema)).guarantee,
-            files=frozenset(file.name for file in services.artifacts.list_artifacts(job.id) if file.releasable),
-            images=int(job.spec["synthetic_images"]),
-        )
-
-
-@router.get(RELEASES, operation_id="showReleases")
-def releases_page(visitor: VisitorDep, services: ServicesDep, after: After = None) -> Response:
-    """Released models of the tenant with what hangs on each, newest first."""
-    page = released_models.list_models(services.database, visitor.tenant_id, limit=_PAGE_SIZE, cursor=after)
-    return visitor.page(
-        "releases",
-        releases=[Release.from_model(services, one) for one in page.items],
-        next_cursor=page.next_cursor,
-        first_page=after is None,
-        formats=list(WRITERS.values()),
+    if released_models.find(services.database, release_id).imported:
+        raise StateConflict("This generator was imported: no account here covers it, so it is not shared by a link.")
+    link, secret = release_links.create(
+        services.database, key, release_id, partner=request.partner, expires_at=request.expires_at
     )
+    response.headers["Location"] = f"/v1/release-links/{link.id}"
+    return ReleaseLinkCreated(link=ReleaseLinkRead.from_link(link), url=f"{SHARED}{secret}")
+
+
+@router.get(
+    "/releases/{release_id}/links",
+    operation_id="listReleaseLinks",
+    summary="List the links to a release",
+    responses=ok(200, "All links, oldest first."),
+)
+def list_links(release_id: ObjectId, services: ServicesDep) -> ReleaseLinkList:
+    """Ended ones stay in the list."""
+    used = release_links.find_last_use(services.database, release_id)
+    listed = release_links.list_links(services.database, release_id)
+    return ReleaseLinkList(items=[ReleaseLinkRead.from_link(link, used.get(link.id)) for link in listed])
+
+
+@router.get(
+    "/release-links/{link_id}",
+    operation_id="getReleaseLink",
+    summary="Read the stored facts about a link",
+    responses=ok(200, "Whom it is for, and until when."),
+)
+def get_link(link_id: ObjectId, services: ServicesDep) -> ReleaseLinkRead:
+    """Its address is kept nowhere."""
+    return ReleaseLinkRead.from_link(release_links.get(services.database, link_id))
+
+
+@router.delete(
+    "/release-links/{link_id}",
+    operation_id="revokeReleaseLink",
+    summary="Revoke a link",
+    responses=ok(200, "The link no longer works."),
+)
+def revoke_link(link_id: ObjectId, services: ServicesDep) -> ReleaseLinkRead:
+    """It ends at once. What was downloaded by it stays where it is. Repeatable."""
+    return ReleaseLinkRead.from_link(release_links.revoke(services.database, link_id))
+
+
+def _read(services: Services, model: StoredModel) -> ReleaseRead:
+    return ReleaseRead.from_release(read_release(services.database, services.artifacts, model))

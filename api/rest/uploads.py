@@ -16,8 +16,8 @@ from datalens_service.api.http.threads import ThreadedRoute, run_in_thread
 from datalens_service.api.openapi.document import ok, problems
 from datalens_service.api.schemas.datasets import UploadRead
 from datalens_service.api.uploads import tus
-from datalens_service.api.uploads.receiver import build_metadata, label_in
-from datalens_service.base.errors import InvalidDataset, UploadOffsetMismatch
+from datalens_service.api.uploads.receiver import build_metadata, label_in, read_pieces
+from datalens_service.base.errors import InvalidDataset, Unauthorized, UploadOffsetMismatch
 from datalens_service.data.intake.readers import EMPTY
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.datasets import upload_room, upload_sessions
@@ -100,7 +100,6 @@ def create_upload(
         raise InvalidDataset(EMPTY)
     if length > services.settings.max_upload_bytes:
         raise HTTPException(413)
-    upload_sessions.remove_expired(services.database)
     label = label_in(metadata)
     with upload_room.reserve(services.database, services.settings.data_dir, length):
         upload_room.check_quota(services.database, services.settings.data_dir, caller.tenant_id, length)
@@ -204,10 +203,10 @@ def delete_upload(upload_id: ObjectId, services: ServicesDep, _caller: Caller, v
 async def _received(request: Request, services: Services, upload: PartialUpload, chunk: tus.Chunk) -> PartialUpload:
     """Take the body, and note how far the upload is then."""
     try:
-        async for data in request.stream():
+        async for data in read_pieces(request):
             await anyio.to_thread.run_sync(chunk.write, data)
         end = await anyio.to_thread.run_sync(chunk.finish)
-    except ClientDisconnect:
+    except (ClientDisconnect, Unauthorized):
         end = await anyio.to_thread.run_sync(chunk.interrupt)
         await anyio.to_thread.run_sync(_note, services, upload.id, end)
         raise

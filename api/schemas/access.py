@@ -17,6 +17,7 @@ from datalens_service.store.access.roles import Role, Scope
 ROLES = {
     Role.OWNER: "owns the records; may do everything",
     Role.OPERATOR: "runs jobs within the budgets; sees no record and nothing for the owner alone",
+    Role.STEWARD: "releases or withholds results that wait for a second person; sees nothing for the owner alone",
     Role.CONSUMER: "gets what may be published, and sees nothing else",
 }
 
@@ -35,9 +36,9 @@ class KeyCreate(Strict):
     )
     concurrent_requests: Integer | None = Field(default=None, ge=1, le=10_000, description="Left out, the service's.")
 
-    def for_tenant(self, tenant_id: str) -> KeyRequest:
-        """Return the request to the store."""
-        return copied(KeyRequest, self, tenant_id=tenant_id)
+    def made_with(self, key: ApiKey) -> KeyRequest:
+        """Return the request to the store, by the holder of another key of the tenant."""
+        return copied(KeyRequest, self, tenant_id=key.tenant_id, made_by=key.id)
 
 
 class KeyRotation(Strict):
@@ -55,6 +56,10 @@ class KeyRead(BaseModel):
     single_sign_on: bool = Field(description="True for a person who signs in elsewhere and has sessions, but no key.")
     role: Role
     scopes: list[Scope]
+    made_by: str | None = Field(
+        description="Id of the key that made it, whose holder has seen it; null if it was made on the machine of the "
+        "service."
+    )
     requests_per_minute: int | None
     concurrent_requests: int | None
     created_at: datetime

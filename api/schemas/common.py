@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, Final, Generic, Self, TypeVar
 
 from pydantic import BaseModel, Field
@@ -160,6 +161,13 @@ def _tell_guarantee(schema: Schema, account: AccountSummary) -> str:
     return account_guarantee(unit, account.epsilon, account.delta, account.limit_units)
 
 
+class ReleaseMode(StrEnum):
+    """Moment at which the result of a job is handed out."""
+
+    AT_ONCE = "at_once"
+    AFTER_APPROVAL = "after_approval"
+
+
 class TrainingRequest(Strict):
     """The spec of a job, and the dataset to train on."""
 
@@ -171,6 +179,11 @@ class TrainingRequest(Strict):
         le=9,
         description="Among jobs that wait for the same kind of device, those with a higher priority start first. The "
         "service may allow less than 9. It changes no price and no result.",
+    )
+    release: ReleaseMode = Field(
+        default=ReleaseMode.AT_ONCE,
+        description="- `at_once`: its result is handed out as soon as it is ready\n- `after_approval`: once a second "
+        "person, with the scope `releases:approve`, has released it. It changes no price and no result.",
     )
     accept_low_utility: Flag = Field(
         default=False,

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from datalens_service.api.addresses import Link
 from datalens_service.api.problems.problem_types import INTERNAL, PROBLEM_TYPES
-from datalens_service.api.schemas.common import NumberedPage, TrainingRequest, listed
+from datalens_service.api.schemas.common import NumberedPage, ReleaseMode, TrainingRequest, listed
 from datalens_service.base.clock import utc_now  # noqa: TID251 (an estimate is shown, and decides nothing)
 from datalens_service.base.copies import copied
 from datalens_service.base.fields import Flag, Integer, Number, Stated, Strict
@@ -17,14 +17,14 @@ from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.accounting import Charge, stated_epsilon
 from datalens_service.proof.spenders import Actor
-from datalens_service.services.dataset_declaration import IDENTIFIER
+from datalens_service.services.dataset_declaration import IDENTIFIER, Words
 from datalens_service.services.pricing import JobPrivacy
 from datalens_service.services.stored_requests import read_spec, stored_members
 from datalens_service.spec import Device, NamedMethod, PlanSummary, TrainingSpec
 from datalens_service.store.jobs import released_models
 from datalens_service.store.jobs.events import Event, EventType
 from datalens_service.store.jobs.jobs import Job, JobState, Progress
-from datalens_service.store.jobs.released_models import CLASSIFIER, GENERATOR
+from datalens_service.store.jobs.released_models import CLASSIFIER, GENERATOR, Approval
 from datalens_service.store.jobs.remaining_time import estimate_seconds_left
 
 JOB_STATES: Final = {
@@ -40,6 +40,11 @@ SUBMITTED_BY: Final = (
     "The key or person that submitted it; for keys with `audit:read`. Null for others, and where it was not recorded."
 )
 
+APPROVALS: Final = {
+    Approval.WAITING: "nobody has decided; the result is handed out to nobody",
+    Approval.RELEASED: "the result is handed out like that of any job",
+    Approval.WITHHELD: "the result is handed out to nobody",
+}
 _MINUTE: Final = 60
 
 
@@ -65,6 +70,8 @@ class CloneRequest(Strict):
             dataset_id=self.dataset_id or job.dataset_id,
             spec=request,
             priority=priority,
+            # What one person began alone is not repeated past the second one.
+            release=ReleaseMode.AT_ONCE if job.approval is None else ReleaseMode.AFTER_APPROVAL,
             accept_low_utility=self.accept_low_utility,
         )
 
@@ -104,6 +111,30 @@ class JobError(BaseModel):
 OfClassifier = Annotated[Link | None, Field(exclude_if=lambda link: link is None)]
 """A link that only a job has that made a classifier."""
 
+OfApproval = Annotated[Link | None, Field(exclude_if=lambda link: link is None)]
+"""A link that only a job has whose result a second person decides about."""
+
+
+class ApprovalRead(BaseModel):
+    """The decision of a second person about the result of a job."""
+
+    state: Approval = Field(description=listed(APPROVALS))
+    decided_at: datetime | None
+    reason: str | None = Field(description="Why, in the words of whoever decided.")
+
+    @classmethod
+    def from_job(cls, job: Job) -> Self | None:
+        """Return the decision; None for a job that asked for no approval."""
+        if job.approval is None:
+            return None
+        return copied(cls, job, state=job.approval, reason=job.decision_reason)
+
+
+class Decision(Strict):
+    """A decision about a result, with its reason, which the audit journal keeps."""
+
+    reason: Words = Field(description="Why; for the audit journal and for whoever submitted the job.")
+
 
 class JobLinks(BaseModel):
     """Links of a job; null where there is nothing yet or any more."""
@@ -124,13 +155,17 @@ class JobLinks(BaseModel):
     onnx: OfClassifier = Field(default=None, description="The classifier as ONNX.")
     archive: OfClassifier = Field(default=None, description="The classifier as a zip to publish.")
     predictions: OfClassifier = Field(default=None, description="The address for images to classify.")
+    release: OfApproval = Field(default=None, description="Where a second person releases a result that is held back.")
+    withhold: OfApproval = Field(default=None, description="Where a second person withholds the result.")
 
     @classmethod
     def from_job(cls, job: Job) -> Self:
         """Links that the job's state allows to follow."""
         base = f"/v1/jobs/{job.id}"
         files = job.released_at is not None
-        made = job.result if files else None
+        given = files and not job.is_held
+        made = job.result if given else None
+        decides = job.approval is not None and job.state is JobState.SUCCEEDED
         return cls(
             self_=base,
             events=f"{base}/events",
@@ -140,10 +175,12 @@ class JobLinks(BaseModel):
             clone=f"{base}:clone",
             files=f"{base}/artifacts",
             report=f"{base}/report?audience=owner" if files else None,
-            bundle=f"{base}/bundle" if files else None,
-            samples=f"{base}/samples.png" if made == GENERATOR else None,
+            bundle=f"{base}/bundle" if given else None,
+            samples=f"{base}/samples.png" if files and job.result == GENERATOR else None,
             synthetic=f"{base}/synthetic" if made == GENERATOR else None,
             generator=f"{base}/generator" if made == GENERATOR else None,
+            release=f"{base}:release" if decides and job.is_held else None,
+            withhold=f"{base}:withhold" if decides and job.approval is not Approval.WITHHELD else None,
             **_classifier_links(job.id) if made == CLASSIFIER else {},
         )
 
@@ -185,12 +222,19 @@ class JobRead(BaseModel):
         "measurements once the job has ended. From then on the job can only succeed."
     )
     finished_at: datetime | None
+    results_removed_at: datetime | None = Field(
+        default=None, description="When its files and its model were removed for their age; what it charged stays."
+    )
     estimated_finish_at: datetime | None = Field(
         description="When a running job is likely to end, to the minute; null while there is no estimate."
     )
     waiting_reason: str | None = Field(
         description="Why a job does not go on, where something is in the way: a full disk, other jobs, a worker that "
         "was lost, is missing, cannot start jobs or has no GPU, or a running job's worker that is silent; else null."
+    )
+    approval: ApprovalRead | None = Field(
+        description="The decision of a second person about its result; null unless it was submitted with `release`: "
+        "`after_approval`."
     )
     error: JobError | None
     links: JobLinks
@@ -220,6 +264,7 @@ class JobRead(BaseModel):
             submitted_by=submitted_by,
             estimated_finish_at=finish and finish.replace(second=0, microsecond=0),
             waiting_reason=waiting and speak(waiting),
+            approval=ApprovalRead.from_job(job),
             error=JobError.from_error(job.error) if job.error else None,
             links=JobLinks.from_job(job),
         )

@@ -1,20 +1,23 @@
-"""Files of jobs, addresses to fetch them by, and generators, as requests and answers."""
+"""Releases, files of jobs, addresses to fetch them by, and generators, as requests and answers."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, StringConstraints
 
 from datalens_service.api.addresses import Link
 from datalens_service.base.copies import copied
-from datalens_service.base.fields import Integer, Strict
+from datalens_service.base.fields import PRINTABLE, Integer, Moment, Strict, one_of
 from datalens_service.base.signatures import ALGORITHM, PublicKey
+from datalens_service.data.export.licence import LICENCES
 from datalens_service.services.dataset_declaration import Label
+from datalens_service.services.releases import REPORT, SAMPLES, Release
+from datalens_service.store.access.release_links import ReleaseLink
 from datalens_service.store.datasets.artifacts import Artifact, Audience
 from datalens_service.store.jobs.released_images import ImageOrigin
-from datalens_service.store.jobs.released_models import StoredModel
+from datalens_service.store.jobs.released_models import CLASSIFIER, StoredModel
 
 MOST_SECONDS = 3600
 """Longest life of a signed address."""
@@ -83,6 +86,107 @@ class AddressRead(BaseModel):
         default="anyone", description="Audience of the file: only files for anyone get an address."
     )
     expires_at: datetime
+
+
+class ReleaseLinks(BaseModel):
+    """Addresses of a release, for keys that may read releases; null where it has no such file."""
+
+    self_: Link = Field(serialization_alias="self")
+    links: Link
+    job: Link | None
+    archive: Link | None = Field(description="A zip to publish: with card, licence, checksums, report and proof.")
+    samples: Link | None
+    report: Link | None = Field(description="The report for others.")
+
+    @classmethod
+    def from_release(cls, release: Release) -> Self:
+        """Links of a release."""
+        base, job = f"/v1/releases/{release.id}", f"/v1/jobs/{release.job_id}" if release.job_id else None
+        archive = "classifier.zip" if release.kind == CLASSIFIER else "dataset"
+        return cls(
+            self_=base,
+            links=f"{base}/links",
+            job=job,
+            archive=job and f"{job}/{archive}",
+            samples=job and f"{job}/{SAMPLES}" if SAMPLES in release.files else None,
+            report=job and f"{job}/report?audience=releasable" if REPORT in release.files else None,
+        )
+
+
+class ReleaseRead(BaseModel):
+    """A release in words. Every member is public, released, or typed by its owner for others."""
+
+    id: str
+    kind: str = Field(description="`generator` or `classifier`.")
+    title: str = Field(description="Public name; made of public values until `PATCH` sets one.")
+    license: str = Field(description="SPDX id of the terms for whoever gets it by a link; `other`: none was chosen.")
+    created_at: datetime
+    class_names: tuple[str, ...]
+    width: int
+    height: int
+    channels: int
+    made: str = Field(description="What it is: method, private images, public inputs, looks. Empty if imported.")
+    usefulness: str = Field(description="The verdict on figures that are public or covered by the guarantee.")
+    promise: str = Field(description="The guarantee in words. Empty if imported.")
+    guarantee: str = Field(description="The guarantee with ε and δ. Empty if imported: its cost is unknown here.")
+    links: ReleaseLinks
+
+    @classmethod
+    def from_release(cls, release: Release) -> Self:
+        shape = release.schema.model_dump(include={"class_names", "width", "height", "channels"})
+        links = ReleaseLinks.from_release(release)
+        return copied(cls, release, **shape, **release.summary._asdict(), links=links)
+
+
+class ReleaseChanges(Strict):
+    """Changes of the public title and licence of a release; members that are left out stay as they are."""
+
+    title: Annotated[str, StringConstraints(strip_whitespace=True, max_length=200), PRINTABLE] | None = Field(
+        default=None, description="Public name; empty takes it away."
+    )
+    license: Annotated[str, one_of(LICENCES)] | None = Field(
+        default=None,
+        description="SPDX id of the terms; `other` chooses none.",
+        json_schema_extra={"enum": [*LICENCES, None]},
+    )
+
+
+class ReleaseLinkCreate(Strict):
+    """Request for a link of one partner to one release."""
+
+    partner: Label = Field(description="Whom it is for; shown in your own lists alone.")
+    expires_at: Moment | None = Field(default=None, description="When it ends; left out, once it is revoked.")
+
+
+class ReleaseLinkRead(BaseModel):
+    """A stored link as its owner sees it; never its secret."""
+
+    id: str
+    release_id: str
+    partner: str
+    key_id: str = Field(description="The key that made it; the link ends when that is revoked.")
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    ended: bool = Field(description="Whether it no longer works.")
+    last_used_at: datetime | None = Field(description="When somebody last opened it, or downloaded by it.")
+
+    @classmethod
+    def from_link(cls, link: ReleaseLink, last_used_at: datetime | None = None) -> Self:
+        return copied(cls, link, last_used_at=last_used_at)
+
+
+class ReleaseLinkList(BaseModel):
+    """Links of a release, oldest first, ended ones included."""
+
+    items: list[ReleaseLinkRead]
+
+
+class ReleaseLinkCreated(BaseModel):
+    """A link that was just made: shown this once."""
+
+    link: ReleaseLinkRead
+    url: Link = Field(description="The page of the release for the partner; whoever has it can open it.")
 
 
 class GeneratorRead(BaseModel):

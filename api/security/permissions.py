@@ -4,7 +4,7 @@ An operation that is missing here is for owners only and is audited; a test dema
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from datalens_service.base.errors import Forbidden
 from datalens_service.proof.spenders import Actor
@@ -25,12 +25,20 @@ class Rule:
         cross_tenant: True if the answer is about all tenants: then it is for keys of the first one, which runs the
             service.
         shows: Private reads (`private_reads.py`) that it makes, or shows the outcome of.
+        result: The part of what a job made that it hands out, of the object in its path. While a second person has not
+            released that, "review" is for those who decide, and "release" for nobody.
     """
 
     scope: Scope | None
     audited: bool = True
     cross_tenant: bool = False
     shows: tuple[str, ...] = ()
+    result: Literal["", "review", "release"] = ""
+
+    def __post_init__(self) -> None:
+        # Whatever else those operations do that need one of these scopes, they hand out results.
+        if not self.result and self.scope in (Scope.RELEASES_READ, Scope.RELEASES_WRITE):
+            object.__setattr__(self, "result", "release")
 
 
 _UNKNOWN: Final = Rule(None)
@@ -77,21 +85,31 @@ RULES: Final[dict[str, Rule]] = {
     "cancelJob": Rule(Scope.JOBS_WRITE),
     "pauseJob": Rule(Scope.JOBS_WRITE),
     "resumeJob": Rule(Scope.JOBS_WRITE),
+    # Noted with its reason, in the transaction that decides.
+    "releaseJob": Rule(Scope.RELEASES_APPROVE, audited=False),
+    "withholdJob": Rule(Scope.RELEASES_APPROVE, audited=False),
     # Findings of attacks depend on the records. To start or end one, `jobs:write` is needed as well.
     "createAudit": Rule(Scope.REPORTS_READ),
     "listAudits": Rule(Scope.REPORTS_READ, shows=("attacks",)),
     "getAudit": Rule(Scope.REPORTS_READ, shows=("attacks",)),
     "getAuditPicture": Rule(Scope.REPORTS_READ, shows=("attacks",)),
     "cancelAudit": Rule(Scope.REPORTS_READ),
-    "getJobReport": Rule(Scope.RELEASES_READ, shows=(*_FIGURES, _LINKS)),
+    "getJobReport": Rule(Scope.RELEASES_READ, shows=(*_FIGURES, _LINKS), result="review"),
     "getJobBundle": Rule(Scope.RELEASES_READ, shows=(_LINKS,)),
-    "getJobSamples": Rule(Scope.RELEASES_READ),
+    "getJobSamples": Rule(Scope.RELEASES_READ, result="review"),
     "getJobSynthetic": Rule(Scope.RELEASES_READ),
     "getJobDataset": Rule(Scope.RELEASES_READ),
     "getJobGenerator": Rule(Scope.RELEASES_READ),
-    "listJobArtifacts": Rule(Scope.RELEASES_READ, audited=False, shows=(*_FIGURES, _LINKS)),
+    "listJobArtifacts": Rule(Scope.RELEASES_READ, audited=False, shows=(*_FIGURES, _LINKS), result="review"),
     "getJobArtifact": Rule(Scope.RELEASES_READ, shows=(*_FIGURES, _LINKS)),
     "createDownloadAddress": Rule(Scope.RELEASES_WRITE),
+    "listReleases": Rule(Scope.RELEASES_READ, audited=False),
+    "getRelease": Rule(Scope.RELEASES_READ, audited=False),
+    "updateRelease": Rule(Scope.RELEASES_WRITE),
+    "createReleaseLink": Rule(Scope.RELEASES_WRITE),
+    "listReleaseLinks": Rule(Scope.RELEASES_WRITE, audited=False),
+    "getReleaseLink": Rule(Scope.RELEASES_WRITE, audited=False),
+    "revokeReleaseLink": Rule(Scope.RELEASES_WRITE),
     "listReleasedImages": Rule(Scope.RELEASES_READ, audited=False),
     "listGenerators": Rule(Scope.RELEASES_READ, audited=False),
     "getGenerator": Rule(Scope.RELEASES_READ, audited=False),
@@ -105,8 +123,8 @@ RULES: Final[dict[str, Rule]] = {
     "listClassifiers": Rule(Scope.RELEASES_READ, audited=False),
     "getClassifier": Rule(Scope.RELEASES_READ, audited=False),
     # Individual epsilon is for the owner, who holds the records. Who asked and when; of the image nothing.
-    "createIndividualEpsilon": Rule(Scope.REPORTS_READ),
-    "createIndividualEpsilonFromPixels": Rule(Scope.REPORTS_READ),
+    "createIndividualEpsilon": Rule(Scope.REPORTS_READ, result="release"),
+    "createIndividualEpsilonFromPixels": Rule(Scope.REPORTS_READ, result="release"),
     # The journal has who predicted and when, and nothing of the images.
     "createPredictions": Rule(Scope.RELEASES_READ),
     "createPredictionsFromPixels": Rule(Scope.RELEASES_READ),
@@ -127,6 +145,15 @@ RULES: Final[dict[str, Rule]] = {
     "getMetrics": Rule(Scope.USAGE_READ, audited=False, cross_tenant=True),
     "getUsage": Rule(Scope.USAGE_READ, audited=False),
     "listAuditEntries": Rule(Scope.AUDIT_READ, audited=False),
+    "getRetention": Rule(Scope.USAGE_READ, audited=False),
+    "listDueRemovals": Rule(Scope.DATASETS_READ, audited=False),
+    # Noted with their days or numbers, in the transaction that sets them.
+    "updateRetention": Rule(None, audited=False),
+    "updateInstallationRetention": Rule(None, audited=False, cross_tenant=True),
+    "updateTenantQuotas": Rule(None, audited=False, cross_tenant=True),
+    "listTenants": Rule(None, audited=False, cross_tenant=True),
+    "getTenant": Rule(None, audited=False, cross_tenant=True),
+    "deleteTenant": Rule(None, audited=False, cross_tenant=True),
     # The pages: what they change is a request of its own to the operations above.
     "showDatasets": Rule(Scope.DATASETS_READ, audited=False),
     "showUploadForm": Rule(Scope.DATASETS_WRITE, audited=False),
@@ -139,18 +166,21 @@ RULES: Final[dict[str, Rule]] = {
     "showJob": Rule(Scope.JOBS_READ, audited=False, shows=("attacks", *_FIGURES, "pictures of the upload")),
     # The page notes that figures of attacks were seen.
     "showAudit": Rule(Scope.REPORTS_READ, audited=False, shows=("attacks",)),
-    "showJobSamples": Rule(Scope.JOBS_READ, audited=False),
+    "showJobSamples": Rule(Scope.JOBS_READ, audited=False, result="review"),
     # The page notes that private figures were seen.
     "showJobComparison": Rule(Scope.JOBS_READ, audited=False, shows=_FIGURES),
-    "showJobImages": Rule(Scope.JOBS_READ, audited=False),
-    "showJobImagesPicture": Rule(Scope.JOBS_READ, audited=False),
-    "showJobReport": Rule(Scope.JOBS_READ, audited=False, shows=_FIGURES),
+    "showJobImages": Rule(Scope.JOBS_READ, audited=False, result="release"),
+    "showJobImagesPicture": Rule(Scope.JOBS_READ, audited=False, result="release"),
+    "showJobReport": Rule(Scope.JOBS_READ, audited=False, shows=_FIGURES, result="review"),
     "showReleases": Rule(Scope.RELEASES_READ, audited=False),
+    "showReleaseLinks": Rule(Scope.RELEASES_WRITE, audited=False),
     "showApiKeys": Rule(Scope.KEYS_WRITE, audited=False),
     "showWebhooks": Rule(Scope.WEBHOOKS_WRITE, audited=False),
     "showWebhook": Rule(Scope.WEBHOOKS_WRITE, audited=False),
     "showAuditEntries": Rule(Scope.AUDIT_READ, audited=False),
     "showUsage": Rule(Scope.USAGE_READ, audited=False),
+    "showRetention": Rule(None, audited=False),
+    "showTenants": Rule(None, audited=False, cross_tenant=True),
 }
 """By operation id."""
 
@@ -170,6 +200,11 @@ def check_allowed(key: ApiKey, operation: str | None) -> None:
         raise Forbidden("This operation is for keys of the role owner.")
     if scope is not None:
         check_scope(key, scope)
+
+
+def is_closed(key: ApiKey, rule: Rule) -> bool:
+    """Tell whether a result that a second person has not released is closed to a key, for this operation."""
+    return rule.result == "release" or (rule.result == "review" and Scope.RELEASES_APPROVE not in key.scopes)
 
 
 def check_scope(key: ApiKey, scope: Scope) -> None:

@@ -34,6 +34,8 @@ _RETRY_SECONDS: Final = 10.0
 _CLOCK_SECONDS: Final = 60.0
 _LONGEST_WINDOW_SECONDS: Final = 60.0
 _PREFIX: Final = "datalens-requests"
+_LINK_REQUESTS_PER_MINUTE: Final = 120
+_LINK_REQUESTS_AT_ONCE: Final = 4
 _log = structlog.get_logger("datalens.api")
 
 
@@ -198,7 +200,7 @@ class RateLimits:
 
 
 class RequestLimits:
-    """Both limits of a key: requests per minute, and requests at once."""
+    """Both limits of a key, or of a link: requests per minute, and requests at once."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -213,17 +215,34 @@ class RequestLimits:
         Raises:
             RateLimited: The key has used up its limit, or too many of its requests are in flight.
         """
-        self._begin(key.id, key.concurrent_requests or self._settings.concurrent_requests)
+        per_minute = key.requests_per_minute or self._settings.requests_per_minute
+        at_once = key.concurrent_requests or self._settings.concurrent_requests
+        with self._acquire(key.id, "key", per_minute, at_once) as status:
+            yield status
+
+    @contextmanager
+    def acquire_link(self, link_id: str) -> Generator[RateLimitStatus]:
+        """Do the same for a link of a partner.
+
+        Raises:
+            RateLimited: The link has used up its limit, or too many of its requests are in flight.
+        """
+        with self._acquire(link_id, "link", _LINK_REQUESTS_PER_MINUTE, _LINK_REQUESTS_AT_ONCE) as status:
+            yield status
+
+    @contextmanager
+    def _acquire(self, caller: str, kind: str, per_minute: int, at_once: int) -> Generator[RateLimitStatus]:
+        self._begin(caller, kind, at_once)
         try:
-            yield self._rates.count(key.id, key.requests_per_minute or self._settings.requests_per_minute)
+            yield self._rates.count(caller, per_minute, f"This {kind} may send {per_minute} requests a minute.")
         finally:
-            self._end(key.id)
+            self._end(caller)
 
     @contextmanager
     def count_wrong_keys(self, request: Request) -> Generator[None]:
-        """Count a key that is refused within the block by the address that it came from: behind proxies, the client's.
+        """Count a key or link that is refused within the block by the address that it came from.
 
-        Right keys of the same address are not held up.
+        Behind proxies that is the client's. Right keys and links of the same address are not held up.
 
         Raises:
             RateLimited: It was refused, and more such came than an address may send.
@@ -232,7 +251,7 @@ class RequestLimits:
             yield
         except Unauthorized:
             limit, address = self._settings.wrong_keys_per_minute, request.client.host if request.client else ""
-            sentence = f"An address may send {limit} wrong keys a minute, and yours has sent more."
+            sentence = f"An address may send {limit} wrong keys or links a minute, and yours has sent more."
             self._rates.count(f"address-{_network(address)}", limit, sentence)
             raise
 
@@ -246,19 +265,19 @@ class RequestLimits:
             sentence = f"The keys of your tenant may send {per_minute} requests a minute together."
             self._rates.count(f"tenant-{tenant_id}", per_minute, sentence)
 
-    def _begin(self, key_id: str, limit: int) -> None:
+    def _begin(self, caller: str, kind: str, limit: int) -> None:
         with self._lock:
-            if self._in_flight[key_id] >= limit:
-                detail = f"{limit} requests of this key are being served; wait for one of them."
+            if self._in_flight[caller] >= limit:
+                detail = f"{limit} requests of this {kind} are being served; wait for one of them."
                 raise RateLimited(detail, extra={"retry_after": 1})
-            self._in_flight[key_id] += 1
+            self._in_flight[caller] += 1
 
-    def _end(self, key_id: str) -> None:
+    def _end(self, caller: str) -> None:
         with self._lock:
-            self._in_flight[key_id] -= 1
-            if not self._in_flight[key_id]:
+            self._in_flight[caller] -= 1
+            if not self._in_flight[caller]:
                 # Revoked keys leave nothing behind.
-                del self._in_flight[key_id]
+                del self._in_flight[caller]
 
 
 def _shared(broker_url: str | None) -> _SharedWindows | None:

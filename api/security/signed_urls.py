@@ -21,6 +21,7 @@ from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.datasets.artifacts import Artifact, ArtifactStore
 from datalens_service.store.installation import Purpose, create_signer
+from datalens_service.store.jobs import approvals, jobs
 
 _EXPIRED: Final = "This address has expired; ask for a new one."
 
@@ -66,10 +67,12 @@ def redeem(database: Database, artifacts: ArtifactStore, granted: str, signature
     Raises:
         NotFound: The file is gone.
         Forbidden: The address was not made here, was changed, has expired, or its key is gone.
+        StateConflict: The result was withheld since.
     """
     grant = _verify(database, granted, signature)
     if not keys.usable(database, grant.key_id):
         raise Forbidden(_EXPIRED)
+    approvals.refuse_held(jobs.get(database, grant.job_id).approval)
     artifact = artifacts.releasable(grant.job_id, grant.name)
     if artifact.sha256 != grant.sha256:
         raise Forbidden("The file was replaced since; ask for a new address.")

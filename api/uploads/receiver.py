@@ -6,7 +6,7 @@ for the name of a data set alone.
 
 import base64
 import binascii
-import fcntl
+import time
 import unicodedata
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
@@ -33,7 +33,7 @@ from datalens_service.api.schemas.classifiers import (
 from datalens_service.api.schemas.datasets import DatasetRequest
 from datalens_service.api.schemas.releases import GeneratorForm
 from datalens_service.api.uploads.multipart import FormReader
-from datalens_service.base.errors import InvalidInput
+from datalens_service.base.errors import InvalidInput, StoreUnavailable, Unauthorized
 from datalens_service.services.dataset_declaration import DatasetForm
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.datasets import upload_room
@@ -41,6 +41,9 @@ from datalens_service.store.disk import translated, unavailable
 
 FILE_FIELD: Final = "file"
 _STEP_BYTES: Final = 2**24
+_ADMITTED_SECONDS: Final = 1.0
+"""So long, a body comes in without a look whether its sender still may."""
+
 _NOT_KEPT: Final = "The upload could not be kept; free the disk of the data folder."
 Form = TypeVar("Form", bound=BaseModel)
 
@@ -104,14 +107,6 @@ UploadDep = Annotated[
 ]
 
 
-def remove_leftovers(data_dir: Path) -> None:
-    """Remove uploads of processes that were killed; a living one holds a lock on its own."""
-    for path in upload_room.list_incoming(data_dir):
-        with suppress(OSError), path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.unlink()
-
-
 class _Room:
     """Room on the disk for a request: the length that it declares; one that declares none takes it step by step.
 
@@ -157,13 +152,34 @@ class _Room:
         self._left -= count
 
 
+async def read_pieces(request: Request) -> AsyncIterator[bytes]:
+    """Yield the pieces of a body for as long as the key or session that sends it works.
+
+    Raises:
+        Unauthorized: It was revoked, has expired, or was signed out.
+    """
+    asked = time.monotonic()
+    async for piece in request.stream():
+        if time.monotonic() - asked >= _ADMITTED_SECONDS:
+            await anyio.to_thread.run_sync(_check_admitted, request)
+            asked = time.monotonic()
+        yield piece
+
+
+def _check_admitted(request: Request) -> None:
+    # A database that is away for a moment ends no upload.
+    with suppress(StoreUnavailable):
+        if not request.state.is_admitted():
+            raise Unauthorized("This API key was revoked or has expired, or its browser was signed out, meanwhile.")
+
+
 async def _receive(request: Request, reader: FormReader, room: _Room) -> None:
     def write(chunk: bytes) -> None:
         room.take(len(chunk))
         reader.write(chunk)
 
     try:
-        async for chunk in request.stream():
+        async for chunk in read_pieces(request):
             await anyio.to_thread.run_sync(write, chunk)
         reader.finish()
     except OSError as error:

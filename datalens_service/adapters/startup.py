@@ -120,4 +120,5 @@ def _database(settings: Settings) -> Database:
             Path(path).touch(0o600)
         for name in (path, f"{path}-wal", f"{path}-shm"):
             tighten(Path(name))
-    return Database(settings.url, ChargeLog(settings.ledger_log_path), settings.database_connections)
+    log = ChargeLog(settings.ledger_log_path)
+    return Database(settings.url, log, settings.database_connections, settings.default_quotas)

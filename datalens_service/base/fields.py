@@ -3,6 +3,7 @@
 An int counts as a float, as JSON has one kind of number; 1.0 does not count as an int.
 """
 
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
@@ -32,6 +33,17 @@ Stated = Annotated[float, AfterValidator(PrivacyParameter)]
 """A field of a model that holds an ε, δ or μ."""
 PRINTABLE: Final = AfterValidator(_check_printable)
 """Refuses a text that cannot be shown in one line."""
+
+
+def one_of(names: Collection[str]) -> AfterValidator:
+    """Refuse a text that is none of these names."""
+
+    def check(name: str) -> str:
+        if name not in names:
+            raise ValueError(f"Must be one of {', '.join(names)}.")
+        return name
+
+    return AfterValidator(check)
 
 
 class Strict(BaseModel):

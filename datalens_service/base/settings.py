@@ -188,6 +188,21 @@ class Settings(BaseSettings):
         description="Wrong keys that one address may send per minute before it gets 429; shared by API processes as "
         "requests_per_minute is.",
     )
+    tenant_bytes: int | None = Field(
+        default=None,
+        ge=0,
+        description="Bytes of records on the disk and of announced uploads that a tenant may have, if it has no quota "
+        "of its own; None is no limit, here and below.",
+    )
+    tenant_datasets: int | None = Field(
+        default=None, ge=0, description="Data sets of a tenant without a quota of its own."
+    )
+    tenant_jobs: int | None = Field(
+        default=None, ge=0, description="Jobs and audits at once of a tenant without a quota of its own."
+    )
+    tenant_requests_per_minute: int | None = Field(
+        default=None, ge=1, description="Requests a minute of all keys of a tenant without a quota of its own."
+    )
     webhooks_to_private_addresses: bool = Field(
         default=False, description="Whether webhooks may go to private addresses: loopback, private and link-local."
     )
@@ -217,8 +232,8 @@ class Settings(BaseSettings):
     )
     oidc_scopes: dict[str, str] = Field(
         default={},
-        description="JSON that maps values of that claim to a role (owner, operator, consumer) or to scopes, for "
-        'example {"stewards": "owner", "lab": "jobs:read releases:read"}. Other values grant nothing.',
+        description="JSON that maps values of that claim to a role (owner, operator, steward, consumer) or to scopes, "
+        'for example {"curators": "owner", "lab": "jobs:read releases:read"}. Other values grant nothing.',
     )
     oidc_tenant_claim: str = Field(
         default="",
@@ -342,6 +357,16 @@ class Settings(BaseSettings):
     def public_address(self) -> str:
         """Return the address by which browsers reach the service, for links outside of it."""
         return self.public_url + self.root_path
+
+    @property
+    def default_quotas(self) -> dict[str, int | None]:
+        """Return the quotas of tenants that have none of their own."""
+        return {
+            "bytes": self.tenant_bytes,
+            "datasets": self.tenant_datasets,
+            "jobs": self.tenant_jobs,
+            "requests_per_minute": self.tenant_requests_per_minute,
+        }
 
     @property
     def url(self) -> str:

@@ -113,6 +113,9 @@ TERMS: Final[dict[str, Term]] = {
     "spec.class_shares": _member("class_shares", "Frequencies of the classes"),
     "spec.accuracy": _member("accuracy", "Wanted accuracy"),
     "spec.priority": _unlisted("priority", "--priority"),
+    "spec.release": _member("release", "A second person decides"),
+    # A decision about a result.
+    "decision.reason": _member("reason", "Why"),
     # Names, tags and notes of what there is.
     "labels.name": _member("name", "Name"),
     "labels.tags": _member("tags", "Tags, with commas between", "--tag"),
@@ -125,6 +128,11 @@ TERMS: Final[dict[str, Term]] = {
     "key.role": _member("role", "Role"),
     "key.scopes": _unlisted("scopes"),
     "key.expires_at": _member("expires_at", "Ends after days", "--days"),
+    # A release, and a new link to it.
+    "release.title": _member("title", "Title"),
+    "release.license": _member("license", "Licence"),
+    "link.partner": _member("partner", "Whom is it for?"),
+    "link.expires_at": _member("expires_at", "Ends after days", "--days"),
     # A new webhook.
     "webhook.url": _field("url", "Address"),
     "webhook.events": _field("events", "Events"),

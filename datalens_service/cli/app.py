@@ -22,7 +22,10 @@ from datalens_service.cli.commands import (
     plugins,
     predict,
     prepare,
+    releases,
+    retention,
     serve,
+    tenants,
     train,
     verify,
 )
@@ -102,12 +105,16 @@ for command in (
 ):
     jobs.app.command()(command)
 app.add_typer(jobs.app, name="jobs")
+app.add_typer(releases.app, name="releases")
 app.add_typer(audits.app, name="audits")
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(encoders.app, name="encoders")
 app.add_typer(journal.app, name="journal")
 app.add_typer(keys.app, name="keys")
 app.add_typer(keys.tenants_app, name="tenants")
+keys.tenants_app.command()(tenants.export)
+keys.tenants_app.command()(tenants.remove)
+app.add_typer(retention.app, name="retention")
 app.add_typer(plugins.app, name="plugins")
 
 

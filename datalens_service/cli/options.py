@@ -157,6 +157,17 @@ Priority = Annotated[
         help="0 to 9; waiting jobs with a higher priority start first. A service may allow at most 5.",
     ),
 ]
+ReleaseModeName = Literal["at_once", "after_approval"]
+"""Moments at which the result of a job is handed out, as REST names them."""
+
+Release = Annotated[
+    ReleaseModeName,
+    typer.Option(
+        "--release",
+        help="at_once: hand its result out when it is ready; after_approval: once a second person has released it.",
+    ),
+]
+Reason = Annotated[str, typer.Option("--reason", help="Why; the audit journal keeps it.")]
 SyntheticImages = Annotated[
     int,
     _of_spec(

@@ -26,6 +26,7 @@ Whoever can read it can read the private records beside it, so it opens no furth
 
 _JOB: Final = "job_"
 _DATASET: Final = "ds_"
+_MODELS: Final = ("gen_", "clf_", "mod_")
 _REMOVED: Final = frozenset({"deleted", "invalid"})
 
 
@@ -98,6 +99,18 @@ def find_job(client: Client, named: str) -> str:
     return named if named.startswith(_JOB) else _only("job", named, client.jobs())
 
 
+def find_release(client: Client, named: str) -> str:
+    """Id of the release that is named, or that this job made, or whose title this is.
+
+    Raises:
+        ClientError: There is none, or several have this title.
+    """
+    if named.startswith(_MODELS):
+        return named
+    meant = [one.id for one in client.releases() if named in (one.job_id, one.title)]
+    return _single("release", named, meant)
+
+
 def find_dataset(client: Client, named: str) -> str:
     """Id of the data set that is named, or whose name this is; a deleted one has its name if no other one has it.
 
@@ -112,7 +125,10 @@ def find_dataset(client: Client, named: str) -> str:
 
 
 def _only(kind: str, name: str, items: Iterable[_Named]) -> str:
-    ids = [item.id for item in items if item.name == name]
+    return _single(kind, name, [item.id for item in items if item.name == name])
+
+
+def _single(kind: str, name: str, ids: list[str]) -> str:
     if not ids:
         raise ClientError("not-found", "Not found", f"No {kind} has the id or the name {name!r}.", status=404)
     if len(ids) > 1:

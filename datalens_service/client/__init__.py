@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from datalens_service.client.jobs import JobHandle
     from datalens_service.client.models import (
         Actor,
+        ApprovalInfo,
         AuditInfo,
         BadFile,
         Budget,
@@ -46,8 +47,11 @@ if TYPE_CHECKING:
         PredictionInfo,
         PredictionsInfo,
         Receipt,
+        ReleaseInfo,
+        ReleaseLinkInfo,
         ReviewedClass,
         ReviewInfo,
+        SharedRelease,
         UploadedDataset,
         UploadInfo,
         ValidationInfo,
@@ -61,10 +65,10 @@ __getattr__ = load_names(
         "client": "Client",
         "errors": "ClientError ServiceUnreachable",
         "jobs": "JobHandle",
-        "models": "Actor AuditInfo BadFile Budget ClassifierInfo Cost DatasetInfo "
+        "models": "Actor ApprovalInfo AuditInfo BadFile Budget ClassifierInfo Cost DatasetInfo "
         "Event FileInfo ImageSchema IndividualEpsilon Job Joined JournalEntry LedgerEntry "
-        "NoticeInfo PlanInfo PredictionInfo PredictionsInfo Receipt ReviewedClass "
-        "ReviewInfo UploadedDataset UploadInfo ValidationInfo",
+        "NoticeInfo PlanInfo PredictionInfo PredictionsInfo Receipt ReleaseInfo "
+        "ReleaseLinkInfo ReviewedClass ReviewInfo SharedRelease UploadedDataset UploadInfo ValidationInfo",
         "requests": "Audience ClassifierFormat Format",
         "addresses": "DEFAULT_URL is_loopback",
     },
@@ -73,6 +77,7 @@ __getattr__ = load_names(
 __all__ = [
     "DEFAULT_URL",
     "Actor",
+    "ApprovalInfo",
     "AsyncClient",
     "AsyncJobHandle",
     "Audience",
@@ -100,9 +105,12 @@ __all__ = [
     "PredictionInfo",
     "PredictionsInfo",
     "Receipt",
+    "ReleaseInfo",
+    "ReleaseLinkInfo",
     "ReviewInfo",
     "ReviewedClass",
     "ServiceUnreachable",
+    "SharedRelease",
     "UploadInfo",
     "UploadedDataset",
     "ValidationInfo",

@@ -109,6 +109,8 @@ class AsyncClient(_Threads):
     get_job = _bound(Client.get_job)
     update_job = _bound(Client.update_job)
     cancel = _bound(Client.cancel)
+    release_job = _bound(Client.release_job)
+    withhold_job = _bound(Client.withhold_job)
     pause = _bound(Client.pause)
     resume = _bound(Client.resume)
     wait = _bound(Client.wait)
@@ -122,6 +124,13 @@ class AsyncClient(_Threads):
     download_generator = _awaited(Client.download_generator)
     download_report = _awaited(Client.download_report)
     download_samples = _awaited(Client.download_samples)
+
+    releases = _iterated(Client.releases)
+    get_release = _awaited(Client.get_release)
+    update_release = _awaited(Client.update_release)
+    share_release = _awaited(Client.share_release)
+    release_links = _awaited(Client.release_links)
+    revoke_release_link = _awaited(Client.revoke_release_link)
 
     classifiers = _iterated(Client.classifiers)
     get_classifier = _awaited(Client.get_classifier)

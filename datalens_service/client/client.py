@@ -9,10 +9,13 @@ from datalens_service.client.classifiers import ClassifierOperations
 from datalens_service.client.datasets import DatasetOperations
 from datalens_service.client.jobs import JobOperations
 from datalens_service.client.journals import JournalOperations
+from datalens_service.client.releases import ReleaseOperations
 from datalens_service.client.transport import Transport
 
 
-class Client(DatasetOperations, JobOperations, ClassifierOperations, AuditOperations, JournalOperations):
+class Client(
+    DatasetOperations, JobOperations, ReleaseOperations, ClassifierOperations, AuditOperations, JournalOperations
+):
     """A connection to one service.
 
     Args:

@@ -72,7 +72,7 @@ class DatasetOperations:
             confirm_classes: True if the class names that the file brings along may become public unseen.
             records_per_unit: Most training images of one group, if the file groups its images.
             classes_per_unit: Most classes that one group reaches; None puts no further bound.
-            unit: Word for one group, for example "patient".
+            unit: Name of one group, for example "patient".
             public_test: True if the test split is public: figures measured on it may be passed on.
             public_records: True if all records are public, so that jobs may start from them (`public_data`).
             public_license: Under which licence public records may be passed on, in words.

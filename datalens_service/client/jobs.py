@@ -14,7 +14,7 @@ from datalens_service.client import requests
 from datalens_service.client.earlier_names import accept_earlier_names
 from datalens_service.client.errors import ServiceUnreachable
 from datalens_service.client.models import Event, FileInfo, FileList, ImageOrigin, ImageOriginList, Job, PlanInfo
-from datalens_service.client.requests import Audience, Format, Spec
+from datalens_service.client.requests import Audience, Format, ReleaseMode, Spec
 from datalens_service.client.responses import parse_object
 from datalens_service.client.retry_policy import RetryPolicy
 from datalens_service.client.transport import Transport
@@ -128,6 +128,7 @@ class JobOperations:
         spec: Spec,
         *,
         priority: int | None = None,
+        release: ReleaseMode | None = None,
         idempotency_key: str | None = None,
         accept_low_utility: bool = False,
     ) -> JobHandle:
@@ -136,6 +137,8 @@ class JobOperations:
         Args:
             spec: A `TrainingSpec` or its JSON form.
             priority: From 0 to 9: of jobs that wait, higher ones are taken first. None is that of most jobs, 5.
+            release: With "after_approval" its result is handed out once a second person has released it; None and
+                "at_once" hand it out when it is ready.
             idempotency_key: The same key with the same request is the same job; None draws a new one.
             accept_low_utility: True if budget may be spent although the plan has a warning.
         """
@@ -143,6 +146,7 @@ class JobOperations:
             "dataset_id": dataset_id,
             "spec": requests.encode_spec(spec),
             "priority": priority,
+            "release": release,
             "accept_low_utility": accept_low_utility,
         }
         headers = {"Idempotency-Key": idempotency_key or str(uuid4())}
@@ -165,6 +169,22 @@ class JobOperations:
     def cancel(self, job_id: str) -> JobHandle:
         """Ask a job to stop; what it has charged stays charged."""
         return self._send("POST", f"/v1/jobs/{job_id}:cancel")
+
+    def release_job(self, job_id: str, *, reason: str) -> JobHandle:
+        """Release a result that waits for a second person; whoever submitted the job is refused.
+
+        Args:
+            reason: Words for the audit journal, and for whoever submitted the job.
+        """
+        return self._send("POST", f"/v1/jobs/{job_id}:release", {"json": {"reason": reason}})
+
+    def withhold_job(self, job_id: str, *, reason: str) -> JobHandle:
+        """Withhold a result from everybody; nothing is refunded, and copies stay where they are.
+
+        Args:
+            reason: Words for the audit journal, and for whoever submitted the job.
+        """
+        return self._send("POST", f"/v1/jobs/{job_id}:withhold", {"json": {"reason": reason}})
 
     def pause(self, job_id: str) -> JobHandle:
         """Ask a job to pause; it keeps its reservation and its progress."""

@@ -268,6 +268,58 @@ class FileList(ResponseModel):
     items: tuple[FileInfo, ...]
 
 
+class ReleaseInfo(ResponseModel):
+    """A release in words; nothing in it is private."""
+
+    id: str
+    kind: str
+    title: str
+    license: str
+    created_at: datetime
+    class_names: tuple[str, ...]
+    width: int
+    height: int
+    channels: int
+    made: str
+    usefulness: str
+    promise: str
+    guarantee: str
+    links: dict[str, str | None] = {}
+
+    @property
+    def job_id(self) -> str | None:
+        """Return the id of the job that made it; None for an imported one."""
+        job = self.links.get("job")
+        return job and job.rpartition("/")[2]
+
+
+class ReleaseLinkInfo(ResponseModel):
+    """A link of one partner to one release."""
+
+    id: str
+    release_id: str
+    partner: str
+    key_id: str
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    ended: bool
+    last_used_at: datetime | None = None
+
+
+class ReleaseLinkList(ResponseModel):
+    """All links of a release."""
+
+    items: tuple[ReleaseLinkInfo, ...]
+
+
+class SharedRelease(ResponseModel):
+    """A link that was just made, with its address, which is shown this once."""
+
+    link: ReleaseLinkInfo
+    url: str
+
+
 class Cost(ResponseModel):
     """The cost of a run, known before it starts."""
 
@@ -412,6 +464,14 @@ class AuditInfo(_Ending):
     links: dict[str, str | None] = {}
 
 
+class ApprovalInfo(ResponseModel):
+    """The decision of a second person about the result of a job."""
+
+    state: Literal["waiting", "released", "withheld"]
+    decided_at: datetime | None
+    reason: str | None
+
+
 class Job(_Ending):
     """A job as it was when it was read."""
 
@@ -434,6 +494,7 @@ class Job(_Ending):
     """The time at which its images became ready; they may still be measured. None until then."""
     finished_at: datetime | None
     waiting_reason: str | None = None
+    approval: ApprovalInfo | None = None
     error: dict[str, Any] | None
     links: dict[str, str | None] = {}
     """Addresses of possible actions and of results."""

@@ -10,6 +10,7 @@ AuditBody = BaseModel | Mapping[str, Any]
 Format = Literal["npz", "parquet", "imagefolder", "webdataset"]
 ClassifierFormat = Literal["safetensors", "onnx", "archive"]
 Audience = Literal["owner", "releasable"]
+ReleaseMode = Literal["at_once", "after_approval"]
 
 CHUNK_SIZE: Final = 8 * 2**20
 """Bytes per chunk of a resumable upload; a shorter file is sent in one request."""

@@ -15,6 +15,7 @@ from pydantic_core import from_json
 from datalens_service.base.errors import InvalidInput
 from datalens_service.data.intake.untrusted.zip_archive import starts_like_zip
 from datalens_service.proof.job_proof import ACCOUNT_FORMAT, EARLIER_ACCOUNT_FORMAT, PROOF_FILE, PROOF_FORMAT
+from datalens_service.proof.removal_receipt import RECEIPT_FORMAT
 
 _LARGEST_PROOF: Final = 2**28
 _GIVE: Final = (
@@ -54,6 +55,15 @@ def proof_format(content: bytes) -> str:
     if format not in (PROOF_FORMAT, ACCOUNT_FORMAT, EARLIER_ACCOUNT_FORMAT):
         _refuse(_name_of_document(document))
     return str(format)
+
+
+def is_receipt(content: bytes) -> bool:
+    """Return True if this is the receipt for the removal of a tenant."""
+    try:
+        document = from_json(content)
+    except ValueError:
+        return False
+    return isinstance(document, dict) and document.get("format") == RECEIPT_FORMAT
 
 
 def _proof_of_archive(path: Path) -> bytes:

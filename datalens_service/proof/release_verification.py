@@ -10,9 +10,10 @@ from typing import IO, Final, NoReturn
 from datalens_service.base.signatures import PublicKey, SignatureInvalid, parse_document, signer, unsigned
 from datalens_service.data.export.release_archive import SUMS, SUMS_FORMAT, SUMS_SIGNATURE
 from datalens_service.proof import proof_verification
-from datalens_service.proof.input_file import read_content
+from datalens_service.proof.input_file import is_receipt, read_content
 from datalens_service.proof.job_proof import PROOF_FILE, SIGNATURE, ExpectedKey, name_signer
 from datalens_service.proof.release_files import ReleaseFiles, is_release, release_files
+from datalens_service.proof.removal_receipt import describe_receipt
 from datalens_service.proof.verdict import NotChecked, VerificationResult, VerifiedSubject, judge
 from datalens_service.report import document
 
@@ -28,7 +29,7 @@ _NOT_OF_REPORT: Final = (
 
 
 def verify_path(path: Path, key: PublicKey | None = None) -> VerificationResult:
-    """Check a proof, an archive with its files, or, with a key, a report.
+    """Check a proof, an archive with its files, the receipt for a removal, or, with a key, a report.
 
     Args:
         key: The key that has to have signed it; None accepts anybody's.
@@ -37,6 +38,8 @@ def verify_path(path: Path, key: PublicKey | None = None) -> VerificationResult:
         InvalidInput: It is something else.
     """
     content = read_content(path)
+    if is_receipt(content):
+        return judge(describe_receipt(content, key))
     if is_release(path):
         return judge(_describe_release(path, content, key))
     if key is not None and _is_report(content):

@@ -149,8 +149,8 @@ NEVER_RELEASED: Final = (
 )
 
 RETENTION: Final = (
-    "The raw images stay with the service, or in the folder of a run without one, until the owner deletes them. In a "
-    "service, spending stays on the account after that."
+    "The raw images stay with the service, or in the folder of a run without one, until the owner or the retention of "
+    "the service deletes them. In a service, spending stays on the account after that."
 )
 
 LIFETIME: Final = (

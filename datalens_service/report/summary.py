@@ -20,14 +20,27 @@ def summary(
     wording = choose_wording(result)
     headline, unit = privacy.headline, privacy.unit
     return [
-        f"{wording.made} from the private images of {privacy.num_units:,} {unit}s "
-        f"by the method “{method}” and under differential privacy.",
+        tell_made(method, privacy.num_units, unit, result),
         *filter(None, about_method),
         f"In other words: somebody studies {wording.studied} and has to tell whether one given {unit} took "
         f"part, both being equally likely before. Whatever else they know, they are right in at most "
         f"{right_guesses(headline.membership_advantage)} of 100 cases. A coin is right in 50.",
         f"{privacy.guarantee()} {privacy.tier_meaning}",
     ]
+
+
+def tell_made(method: str, num_units: int, unit: str, result: str) -> str:
+    """Say what was made of whose images, and how; public."""
+    made = choose_wording(result).made
+    return (
+        f"{made} from the private images of {num_units:,} {unit}s by the method “{method}” and under differential "
+        "privacy."
+    )
+
+
+def find_about_method(sentences: Sequence[str]) -> Sequence[str]:
+    """Return the sentences on the method among those of `summary`."""
+    return sentences[1:-2]
 
 
 def usefulness(measures: Sequence[Measure], images: str = "synthetic") -> list[str]:

@@ -7,21 +7,25 @@ of its own draws an image of each class from it.
 import hashlib
 import json
 import tempfile
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import ValidationError
 from safetensors import SafetensorError
 
-from datalens_service.base.errors import InvalidInput
+from datalens_service.base.errors import InvalidInput, NotFound
 from datalens_service.models.generators.generator import Generator
 from datalens_service.services.synthetic_files import ImageRequest, make_file
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import read_clock
 from datalens_service.store.disk import translated
 from datalens_service.store.jobs import released_models
 from datalens_service.store.jobs.released_models import StoredModel
 
 MAXIMUM_BYTES: Final = 2**28
+_YOUNG: Final = timedelta(days=1)
 _ORIGIN: Final = "imported: this service did not train it, and no account here covers it"
 
 
@@ -67,13 +71,27 @@ def locate_card(data_dir: Path, generator_id: str) -> Path:
     return locate_file(data_dir, generator_id).with_suffix(".json")
 
 
-def remove(database: Database, data_dir: Path, generator_id: str) -> bool:
-    """Forget an imported generator; False for one that a job made."""
-    if not released_models.delete_imported(database, generator_id):
-        return False
-    locate_file(data_dir, generator_id).unlink(missing_ok=True)
-    locate_card(data_dir, generator_id).unlink(missing_ok=True)
-    return True
+def remove_files(data_dir: Path, generator_id: str) -> None:
+    """Remove the files of an imported generator. Repeatable.
+
+    Raises:
+        StoreUnavailable: One could not be removed.
+    """
+    with translated("The generator could not be removed; look at the disk of ⟦DATALENS_DATA_DIR⟧."):
+        locate_file(data_dir, generator_id).unlink(missing_ok=True)
+        locate_card(data_dir, generator_id).unlink(missing_ok=True)
+
+
+def remove_unregistered(database: Database, data_dir: Path) -> None:
+    """Remove files of generators that were never registered, a day after they were written: by then nobody does."""
+    folder = locate_file(data_dir, "any").parent
+    youngest = read_clock(database) - _YOUNG
+    for path in folder.glob("gen_*"):
+        if datetime.fromtimestamp(path.stat().st_mtime, UTC) < youngest:
+            with suppress(NotFound):
+                released_models.get(database, path.stem)
+                continue
+            path.unlink(missing_ok=True)
 
 
 def read_generator(path: Path) -> Generator:

@@ -18,15 +18,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from datalens_service.base.clock import to_second
 from datalens_service.base.errors import NotFound, StateConflict, StoreUnavailable
 from datalens_service.base.settings import Settings
 from datalens_service.data.dataset import Schema
-from datalens_service.data.intake.sandbox.sandbox import Confinement, Decoded, decode
+from datalens_service.data.intake.sandbox.sandbox import Decoded, decode
 from datalens_service.data.intake.stored_dataset import load_dataset
 from datalens_service.data.notices import Notices
+from datalens_service.services import removed_files
 from datalens_service.services.dataset_declaration import BudgetForm, DatasetForm
 from datalens_service.services.upload_reports import ClassReview, Reading
 from datalens_service.store.access import keys, quotas
@@ -36,10 +38,10 @@ from datalens_service.store.datasets import datasets, upload_room, validations, 
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
 from datalens_service.store.datasets.record_files import RecordStore, records_folder
-from datalens_service.store.datasets.upload_sessions import partial_files
 from datalens_service.store.datasets.validations import Validation
 from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.disk import lock_folder, translated
+from datalens_service.store.schema.tables import DatasetRow, IntakeRow, JobRow
 
 PRIVATE_READS = ("recognising records that come again",)
 
@@ -72,7 +74,8 @@ def receive(
     folder = records_folder(settings.data_dir) / upload.dataset_id
     with translated(_NOT_KEPT), lock_folder(folder.parent, fcntl.LOCK_SH), _scratch(folder) as scratch:
         try:
-            confinement = Confinement(settings.decode_memory_bytes, settings.decode_seconds)
+            reserved = upload_room.measure_reserved(database, settings.data_dir)
+            confinement = upload_room.confine(settings, scratch, settings.decode_seconds, reserved)
             decoded = decode(path, scratch, confinement, form.choices, stopping=stopping)
             decoded.records.rename(folder)
             _check_bytes(database, settings, upload)
@@ -125,58 +128,69 @@ def remove(database: Database, artifacts: ArtifactStore, settings: Settings, dat
 
     Raises:
         StateConflict: A job on it has not ended.
-        StoreUnavailable: A file could not be removed.
+        StoreUnavailable: A file could not be removed; it is tried again (`removal.py`).
     """
-    folder = records_folder(settings.data_dir) / dataset_id
-    opened = views.get(database, dataset_id).contents is not None
-    with nullcontext() if opened else _alone_with(folder):
-        dataset = views.get(database, dataset_id).contents
-        if dataset is not None:
-            datasets.delete(database, dataset_id)
-        upload = validations.delete(database, dataset_id)
-        if dataset is not None:
-            remove_records(settings, dataset)
-            artifacts.delete_private(dataset_id)
-        else:
-            RecordStore(settings).discard(folder)
-    if upload is not None and upload.upload_id is not None:
-        (partial_files(settings.data_dir) / upload.upload_id).unlink(missing_ok=True)
+    forget(database, settings, dataset_id)
+    removed_files.remove_noted(database, artifacts, settings, _list_noted_paths(database, dataset_id))
     return views.get(database, dataset_id)
 
 
-def remove_expired(database: Database, settings: Settings) -> None:
-    """Remove uploads that waited too long for their confirmation, with their reports."""
+def _list_noted_paths(database: Database, dataset_id: str) -> set[str]:
+    """List what files of a data set are noted by (`removals.py`)."""
+    with database.session() as session:
+        jobs = session.scalars(select(JobRow.id).where(JobRow.dataset_id == dataset_id)).all()
+        records = session.scalars(select(DatasetRow.records_path).where(DatasetRow.id == dataset_id)).all()
+        uploads = session.scalars(select(IntakeRow.upload_id).where(IntakeRow.dataset_id == dataset_id)).all()
+    return {dataset_id, *jobs, *records, *filter(None, uploads)}
+
+
+def forget(
+    database: Database,
+    settings: Settings,
+    dataset_id: str,
+    settle: Callable[[Session], None] = lambda _session: None,
+) -> None:
+    """Delete a data set, or an upload that is none yet, in the database, and note its files to be removed. Repeatable.
+
+    Args:
+        settle: Called in the transaction that does so, and by no other.
+
+    Raises:
+        StateConflict: A job on it has not ended.
+    """
+    opened = views.get(database, dataset_id).contents is not None
+    with nullcontext() if opened else _alone_with(records_folder(settings.data_dir) / dataset_id):
+        if views.get(database, dataset_id).contents is None:
+            validations.delete(database, dataset_id, settle)
+        else:
+            datasets.delete(database, dataset_id, settle)
+            validations.delete(database, dataset_id)
+
+
+def forget_expired(database: Database, settings: Settings) -> None:
+    """Forget uploads that waited too long for their confirmation, with their reports."""
     now = read_clock(database)
     for upload in validations.in_state(database, DatasetState.REVIEW):
         review = Reading.of_upload(upload).review
         if review is None or review.expires_at is None or review.expires_at > now:
             continue
-        folder = records_folder(settings.data_dir) / upload.dataset_id
         # Confirmed or deleted a moment ago: then there is nothing to remove.
-        with _alone_with(folder), suppress(StateConflict):
+        with _alone_with(records_folder(settings.data_dir) / upload.dataset_id), suppress(StateConflict):
             validations.delete(database, upload.dataset_id)
-            RecordStore(settings).discard(folder)
 
 
-def remove_records(settings: Settings, dataset: StoredDataset) -> None:
-    """Remove the records of a data set that was deleted. Repeatable."""
-    RecordStore(settings).remove(dataset.records_path)
-
-
-def remove_leftovers(database: Database, artifacts: ArtifactStore, settings: Settings) -> None:
-    """Remove private files that a killed process left: registered never, or deleted already.
+def remove_unregistered(database: Database, settings: Settings) -> None:
+    """Remove records that a killed process left and that belong to nothing.
 
     Leaves records alone while any process is reading an upload.
     """
-    for dataset_id in datasets.deleted(database):
-        artifacts.delete_private(dataset_id)
     folder = records_folder(settings.data_dir)
     with suppress(BlockingIOError), lock_folder(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
         for path in folder.iterdir():
             # An unfinished folder is named `.ds_…-…` until it is complete.
             if path.name.startswith((".ds_", "ds_")) and not _is_kept(database, path.name, here=True):
                 shutil.rmtree(path, ignore_errors=True)
-        RecordStore(settings).remove_leftovers(partial(_is_kept, database), read_clock(database))
+        RecordStore(settings).remove_unregistered(partial(_is_kept, database), read_clock(database))
 
 
 def _check_bytes(database: Database, settings: Settings, upload: Validation) -> None:

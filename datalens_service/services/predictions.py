@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from datalens_service.base.errors import InvalidInput
 from datalens_service.base.settings import Settings
 from datalens_service.data.dataset import Images, Schema
-from datalens_service.data.intake.sandbox.sandbox import Confinement, decode_images
+from datalens_service.data.intake.sandbox.sandbox import decode_images
+from datalens_service.store.datasets import upload_room
 from datalens_service.store.disk import lock_folder, translated
 from datalens_service.subprocesses.child_program import Places, run_program
 from datalens_service.subprocesses.individual_epsilon import RealisedEpsilon, check_one_record
@@ -46,8 +47,8 @@ class Predictions:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._confinement = Confinement(settings.decode_memory_bytes, min(settings.decode_seconds, SECONDS))
-        self._folder = settings.data_dir.absolute() / "predictions"
+        self._settings = settings
+        self._folder = _folder(settings.data_dir)
         self._places = Places()
 
     def predict(self, classifier: Path, schema: Schema, sent: Path | Images) -> Predicted:
@@ -86,12 +87,6 @@ class Predictions:
             run_program(program, iterates, images, labels, out, seconds=SECONDS)
             return RealisedEpsilon.model_validate_json(out.read_bytes())
 
-    def remove_leftovers(self) -> None:
-        """Remove images that a killed process left, unless another process reads some now."""
-        with suppress(BlockingIOError), lock_folder(self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
-            for path in self._folder.glob(f"{_PREFIX}*"):
-                shutil.rmtree(path, ignore_errors=True)
-
     @contextmanager
     def _received(self, sent: Path | Images, schema: Schema, most: int) -> Iterator[tuple[Path, tuple[str, ...]]]:
         """Images as .npy in a folder and a place of their own for the time of the block, and names of their files."""
@@ -107,12 +102,26 @@ class Predictions:
             )
             images, names = Path(name) / "images.npy", tuple[str, ...]()
             if isinstance(sent, Path):
-                images, names = decode_images(sent, Path(name), self._confinement, most)
+                seconds = min(self._settings.decode_seconds, SECONDS)
+                confinement = upload_room.confine(self._settings, Path(name), seconds)
+                images, names = decode_images(sent, Path(name), confinement, most)
             else:
                 np.save(images, sent)
             _check_size(np.load(images, mmap_mode="r", allow_pickle=False), schema)
             with self._places.take():
                 yield images, names
+
+
+def remove_abandoned(data_dir: Path) -> None:
+    """Remove images that a killed process left, unless another process reads some now."""
+    folder = _folder(data_dir)
+    with suppress(BlockingIOError), lock_folder(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        for path in folder.glob(f"{_PREFIX}*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _folder(data_dir: Path) -> Path:
+    return data_dir.absolute() / "predictions"
 
 
 def _check_size(images: Images, schema: Schema) -> None:

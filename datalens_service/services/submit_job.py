@@ -18,6 +18,7 @@ def submit_job(
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
     idempotency_key: str | None = None,
     priority: int = DEFAULT_PRIORITY,
+    needs_approval: bool = False,
 ) -> Job:
     """Accept a job at its price. Its row and its reservation are written in one transaction.
 
@@ -25,6 +26,7 @@ def submit_job(
         submitted_by: Id of the key or person, as the audit journal names them.
         max_attempts: Lost workers in a row without a stored step before it fails.
         idempotency_key: Chosen by the client; the same key with the same request is the same job.
+        needs_approval: True if a second person decides about its result.
 
     Raises:
         BudgetExceeded: Less remains than it costs; nothing was kept.
@@ -44,6 +46,7 @@ def submit_job(
         queue=dispatcher.queue(priced.spec.device),
         priority=priority,
         name=default_name(priced.asked),
+        needs_approval=needs_approval,
     )
     dispatcher.submitted(job.id, job.queue)
     return job

@@ -19,7 +19,7 @@ from datalens_service.base.settings import Settings
 from datalens_service.services import ingestion
 from datalens_service.services.upload_reports import invalid_report
 from datalens_service.store.database import Database
-from datalens_service.store.datasets import upload_sessions, validations
+from datalens_service.store.datasets import validations
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.datasets.upload_sessions import partial_files
 from datalens_service.store.datasets.validations import Validation
@@ -61,8 +61,6 @@ class Validator:
             self._wanted.wait(_LOOK_SECONDS)
 
     def _look(self) -> None:
-        remove_strays(self._database, self._settings.data_dir)
-        ingestion.remove_expired(self._database, self._settings)
         for waiting in validations.in_state(self._database, DatasetState.VALIDATING):
             if self._stopping.is_set():
                 return
@@ -89,19 +87,6 @@ class Validator:
 
     def _path(self, waiting: Validation) -> Path:
         return partial_files(self._settings.data_dir) / (waiting.upload_id or "")
-
-
-def remove_strays(database: Database, data_dir: Path) -> None:
-    """Remove files of uploads that expired, and of those that were read."""
-    upload_sessions.remove_expired(database)
-    folder = partial_files(data_dir)
-    files = set(folder.glob("upl_*"))
-    # Read after the files: what is new by then is not among them.
-    waiting = validations.in_state(database, DatasetState.VALIDATING)
-    known_names = upload_sessions.read_lengths(database).keys() | {one.upload_id for one in waiting}
-    for path in files:
-        if path.name not in known_names:
-            path.unlink(missing_ok=True)
 
 
 @contextmanager

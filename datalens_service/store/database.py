@@ -14,6 +14,7 @@ import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import alembic.command
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from datalens_service.store.postgresql import DatabaseServer
 
 DEFAULT_CONNECTIONS = 15
+DEFAULT_QUOTAS = "default_quotas"
+"""Name of the quotas of tenants that have none of their own (`access/quotas.py`), in `info` of a transaction."""
 _BUSY_SECONDS = 30
 _POOL_SECONDS = 30
 _SQLITE_CONNECTIONS = 60
@@ -94,6 +97,7 @@ class Database:
         url: SQLAlchemy URL of an SQLite file or a PostgreSQL database.
         log: Log in which every charge is written before it is committed; None keeps no second record.
         connections: Most connections that this process opens to PostgreSQL.
+        default_quotas: Quotas of tenants that have none of their own.
 
     Attributes:
         unaudited: Accounts that this process has not audited since its start, with the index of the log
@@ -103,9 +107,16 @@ class Database:
         InvalidInput: Another database, or an SQLite database in memory.
     """
 
-    def __init__(self, url: str, log: ChargeLog | None = None, connections: int = DEFAULT_CONNECTIONS) -> None:
+    def __init__(
+        self,
+        url: str,
+        log: ChargeLog | None = None,
+        connections: int = DEFAULT_CONNECTIONS,
+        default_quotas: Mapping[str, int | None] = MappingProxyType({}),
+    ) -> None:
         self.url = url
         self.log = log
+        self.default_quotas = default_quotas
         self.unaudited: dict[str, LogIndex] = {}
         self._engine = _engine(_checked(url), "BEGIN IMMEDIATE", "OFF", connections)
         self._server = _watched(self._engine, connections)
@@ -146,7 +157,7 @@ class Database:
             InsufficientStorage: The disk of the database is full.
             StoreUnavailable: The database does not answer or is locked.
         """
-        writing = Session(self._engine, expire_on_commit=False)
+        writing = Session(self._engine, expire_on_commit=False, info={DEFAULT_QUOTAS: self.default_quotas})
         with self._alone() as seconds, _translated(self._server), writing as session, session.begin():
             if self.dialect == "sqlite":
                 session.connection(execution_options={_WAIT: seconds})

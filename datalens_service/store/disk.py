@@ -7,7 +7,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from datalens_service.base.errors import InsufficientStorage, StoreUnavailable
@@ -71,6 +71,32 @@ def list_mounts(folder: Path) -> list[Path]:
 def _unescape(point: str) -> str:
     """Undo what the kernel writes for spaces and the like in the path of a mount."""
     return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), point)
+
+
+def list_files(folder: Path) -> list[Path]:
+    """List the files at any depth below a folder, from which another process may remove some meanwhile.
+
+    Raises:
+        OSError: The disk cannot be read.
+    """
+
+    def check(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+
+    walked = os.walk(folder, topdown=False, onerror=check)
+    return [Path(place) / name for place, _, names in walked for name in names]
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder with everything in it, which another process may do at the same time.
+
+    Raises:
+        OSError: The disk does not let it go.
+    """
+    while folder.exists():
+        with suppress(FileNotFoundError):
+            shutil.rmtree(folder)
 
 
 @contextmanager

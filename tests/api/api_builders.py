@@ -155,15 +155,21 @@ def one_of_everything(client: Any, services: Services, dataset_id: str, folder: 
     audit = audits.create(
         services.database, dataset_id=dataset_id, request=REHEARSAL, submitted_by="key_test", attacked_job_id=job_id
     )
+    links = f"/v1/releases/{released_models.build_id(job_id)}/links"
+    shared = client.post(links, json={"partner": "a clinic"}).json()
     return {
         "audit_id": audit.job.id,
         "dataset_id": dataset_id,
+        "tenant_id": "default",
         "upload_id": upload.json()["id"],
         "job_id": job_id,
         "key_id": key.id,
         "webhook_id": hook.id,
         "delivery_id": delivery.id,
         "generator_id": released_models.build_id(job_id),
+        "release_id": released_models.build_id(job_id),
+        "link_id": shared["link"]["id"],
+        "secret": shared["url"].rpartition("/")[2],
         "classifier_id": released_models.build_id(classifier, released_models.CLASSIFIER),
     }
 

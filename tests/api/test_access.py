@@ -150,6 +150,8 @@ def noted_creations(client: TestClient, dataset_id: str, tmp_path: Path) -> dict
     audit = client.post("/v1/audits", json={"target": target, "attacks": ["loss_threshold"]})
     assert audit.status_code == 202, audit.text
     assert client.post(f"/v1/jobs/{job_id}/artifacts/samples.png:sign").status_code == 201
+    release_id = job_id.replace("job_", "gen_")
+    link = client.post(f"/v1/releases/{release_id}/links", json={"partner": "a clinic"}).json()["link"]
     file = client.get(f"/v1/jobs/{job_id}/generator").content
     imported = client.post("/v1/generators", files={"file": file}, data={"name": "again"})
     assert imported.status_code == 201, imported.text
@@ -166,6 +168,7 @@ def noted_creations(client: TestClient, dataset_id: str, tmp_path: Path) -> dict
         "createWebhook": (hook["id"], ""),
         "createAudit": (audit.json()["id"], ""),
         "createDownloadAddress": (job_id, ""),
+        "createReleaseLink": (release_id, f"made {link['id']}"),
         "importGenerator": (imported.json()["id"], ""),
     }
 

@@ -21,7 +21,8 @@ from datalens_service.store.jobs.jobs import JobState
 
 ROOT = Path(__file__).parents[2]
 VERBS = (
-    "append|create|list|get|confirm|update|delete|cancel|pause|resume|clone|rotate|revoke|raise|import|redeliver|test"
+    "append|create|list|get|confirm|update|delete|cancel|pause|resume|clone|rotate|revoke|raise|import|redeliver|test|"
+    "release|withhold"
 )
 OPEN = {"getLiveness", "getReadiness", "getProblemType", "getDownload", "getSigningKey"}
 

@@ -11,8 +11,10 @@ import httpx2
 import pytest
 
 from datalens_service.api.http import middleware
+from datalens_service.api.uploads import receiver
 from datalens_service.base.settings import Settings
 from datalens_service.cli import http_protocol
+from datalens_service.store.access import keys
 from datalens_service.store.datasets.upload_sessions import partial_files
 from in_process_service import InProcessService
 
@@ -134,6 +136,69 @@ def test_a_piece_of_an_upload_that_stops_is_given_up_and_what_came_is_kept(
             connection.sendall(bytes(1))
             assert connection.recv(65536).startswith(b"HTTP/1.1 408")
         assert http.head(place).headers["Upload-Offset"] == "600"
+
+
+def announce(service: InProcessService, length: int) -> str:
+    headers = {**TUS, "Authorization": f"Bearer {service.api_key}", "Upload-Length": str(length)}
+    place = httpx2.post(f"{service.url}/v1/uploads", headers=headers, trust_env=False, timeout=PATIENCE)
+    return place.headers["Location"]
+
+
+def begin_piece(service: InProcessService, place: str, length: int) -> socket.socket:
+    piece = ("Tus-Resumable: 1.0.0", "Upload-Offset: 0", "Content-Type: application/offset+octet-stream")
+    return begin(service, place, length, *piece, method="PATCH")
+
+
+def test_a_piece_of_an_upload_that_comes_byte_by_byte_is_given_up(
+    service: InProcessService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No pause is too long, and the bytes do not buy the time they take."""
+    monkeypatch.setattr(middleware, "_PIECE_SECONDS", SHORT)
+    place = announce(service, 10**6)
+    with begin_piece(service, place, 10**6) as connection, pytest.raises(OSError, match=r"reset|[Bb]roken"):
+        drip(connection)
+
+
+def test_a_piece_of_an_upload_that_comes_slowly_but_steadily_is_taken(
+    service: InProcessService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(middleware, "_PIECE_SECONDS", 5 * SHORT)
+    # A byte buys a minute.
+    monkeypatch.setattr(middleware, "_SLOWEST_BYTES", 1 / 60)
+    place = announce(service, 20)
+    with begin_piece(service, place, 20) as connection:
+        for _ in range(20):
+            connection.sendall(b"X")
+            time.sleep(SHORT / 2)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 204")
+
+
+@pytest.mark.parametrize("in_a_form", [False, True])
+def test_a_key_that_is_revoked_sends_no_more_of_a_file(
+    service: InProcessService, monkeypatch: pytest.MonkeyPatch, settings: Settings, in_a_form: bool
+) -> None:
+    monkeypatch.setattr(receiver, "_ADMITTED_SECONDS", 0)
+    key, plain = keys.create(service.services.database, "leaves")
+    owner, service.api_key = service.api_key, plain
+    place = announce(service, 10**6)
+    form = begin(service, "/v1/datasets", 10**6, "Content-Type: multipart/form-data; boundary=x") if in_a_form else None
+    with form or begin_piece(service, place, 10**6) as connection:
+        if in_a_form:
+            connection.sendall(b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\nPK')
+            wait_until(lambda: bool(list((settings.data_dir / "incoming").glob("upload-*"))))
+        else:
+            connection.sendall(bytes(600))
+            path = partial_files(settings.data_dir) / place.rpartition("/")[2]
+            wait_until(lambda: path.exists() and path.stat().st_size == 600)
+        keys.revoke(service.services.database, key.id)
+        connection.sendall(bytes(400))
+        answer = connection.recv(65536)
+    assert answer.startswith(b"HTTP/1.1 401")
+    assert not list((settings.data_dir / "incoming").glob("upload-*"))
+    if not in_a_form:
+        headers = {**TUS, "Authorization": f"Bearer {owner}"}
+        kept = httpx2.head(f"{service.url}{place}", headers=headers, trust_env=False, timeout=PATIENCE)
+        assert kept.headers["Upload-Offset"] == "600"
 
 
 def test_a_file_in_a_form_that_stops_is_given_up_and_leaves_nothing(

@@ -128,9 +128,20 @@ def page_of_releases(client: TestClient) -> tuple[int, dict[str, str], bytes]:
     return 200, {}, re.sub(rb'<meta name="[a-z-]*" content="[\w-]{43}">', b"", shown.content)
 
 
+def shared(client: TestClient, release_id: str) -> dict[str, tuple[int, dict[str, str], bytes]]:
+    """What a partner gets by a link, whose secret is left out."""
+    made = client.post(f"/v1/releases/{release_id}/links", json={"partner": "a clinic"}).json()
+    nobody, secret = TestClient(client.app, base_url="http://service"), made["url"].encode()
+    answers = {part: asked(nobody, f"{made['url']}{part}") for part in ("", "/archive", "/images?format=npz")}
+    return {
+        f"shared{part}": (code, headers, body.replace(secret, b"")) for part, (code, headers, body) in answers.items()
+    }
+
+
 def look(client: TestClient, dataset_id: str, other_id: str, job_id: str) -> World:
     services, world = client.app.state.services, World()
-    ids = {"job_id": job_id, "generator_id": job_id.replace("job_", "gen_"), "dataset_id": dataset_id}
+    release_id = job_id.replace("job_", "gen_")
+    ids = {"job_id": job_id, "generator_id": release_id, "release_id": release_id, "dataset_id": dataset_id}
     for file in services.artifacts.list_artifacts(job_id):
         if file.releasable:
             world.files[file.name] = file.path.read_bytes()
@@ -138,6 +149,7 @@ def look(client: TestClient, dataset_id: str, other_id: str, job_id: str) -> Wor
     for address in addresses(client, ids):
         world.answers[address] = asked(consumer, address)
     world.answers["/releases"] = page_of_releases(client)
+    world.answers |= shared(client, release_id)
     for part in ("", "/privacy", "/validation"):
         world.private[part] = [client.get(f"/v1/datasets/{one}{part}").json() for one in (dataset_id, other_id)]
     world.private["proof"] = client.get(f"/v1/jobs/{job_id}/artifacts/account-proof.json").content

@@ -16,7 +16,7 @@ from datalens_service.api.deps import Services
 from datalens_service.api.uploads import tus
 from datalens_service.base.clock import utc_now
 from datalens_service.base.settings import Settings
-from datalens_service.services.validation_queue import remove_strays
+from datalens_service.services.removal import remove_expired
 from datalens_service.store.datasets import upload_sessions
 from datalens_service.store.schema.tables import UploadRow
 
@@ -157,7 +157,7 @@ def test_expired_uploads_go(client: TestClient, services: Services, settings: Se
         past = utc_now() - timedelta(seconds=1)
         session.execute(update(UploadRow).where(UploadRow.id == places[0][12:]).values(expires_at=past))
     assert client.head(places[0], headers=TUS).status_code == 404
-    remove_strays(services.database, settings.data_dir)
+    remove_expired(services.database, services.artifacts, settings)
     assert [path.name for path in upload_sessions.partial_files(settings.data_dir).iterdir()] == [places[1][12:]]
 
 

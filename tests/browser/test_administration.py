@@ -37,6 +37,35 @@ def test_a_webhook_is_made_tested_given_a_new_secret_and_removed(owner: Visitor)
 
 
 def test_every_page_of_administration_fits(owner: Visitor) -> None:
-    for name in ("keys", "webhooks", "journal", "usage"):
+    for name in ("keys", "webhooks", "journal", "usage", "retention", "tenants"):
         owner.page.goto(f"/{name}")
         owner.shows(f"30-{name}")
+
+
+def test_times_are_set_and_taken_away(owner: Visitor) -> None:
+    page = owner.page
+    page.goto("/retention")
+    page.get_by_role("button", name="Change…").click()
+    page.get_by_label("Messages to webhooks").fill("400")
+    owner.shows("32-retention-dialog")
+    with page.expect_navigation():
+        page.get_by_role("button", name="Set these times").click()
+    row = page.get_by_role("row", name="Messages to webhooks")
+    expect(row).to_contain_text("400 days")
+    page.get_by_role("button", name="Change…").click()
+    page.get_by_label("Messages to webhooks").fill("")
+    with page.expect_navigation():
+        page.get_by_role("button", name="Set these times").click()
+    expect(row).not_to_contain_text("400 days")
+
+
+def test_quotas_are_set_and_taken_away(owner: Visitor) -> None:
+    page = owner.page
+    page.goto("/tenants")
+    row = page.get_by_role("row", name="default")
+    for given, shown in (("1234", "1,234"), ("", "no limit")):
+        page.get_by_role("button", name="Change the quotas of default…").click()
+        page.get_by_label("Jobs and audits at once").fill(given)
+        with page.expect_navigation():
+            page.get_by_role("button", name="Set these quotas").click()
+        expect(row.get_by_role("cell").nth(3)).to_have_text(shown)

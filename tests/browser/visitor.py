@@ -39,6 +39,7 @@ class Visitor:
 
     Attributes:
         page: Of Playwright.
+        screenshots: Folder for pictures of pages.
         complaints: Errors in scripts, messages about blocked content, and requests to other places.
     """
 
@@ -46,7 +47,7 @@ class Visitor:
         self.page = page
         self.service = service
         self.complaints: list[str] = []
-        self._screenshots = screenshots
+        self.screenshots = screenshots
         page.on("pageerror", lambda error: self.complaints.append(f"script: {error}"))
         page.on("console", self._heard)
         page.on("request", self._asked)
@@ -114,7 +115,7 @@ class Visitor:
     def looks(self, name: str) -> None:
         """A picture of the page on a desk, where it fits."""
         self.fits(name, DESK)
-        self.page.screenshot(path=self._screenshots / f"{name}.png", full_page=True)
+        self.page.screenshot(path=self.screenshots / f"{name}.png", full_page=True)
 
     def fits(self, name: str, size: Any) -> None:
         """The page is no wider than such a screen."""

@@ -18,6 +18,8 @@ from datalens_service.api.rest import downloads, generators
 from datalens_service.api.schemas.audits import AuditRequest
 from datalens_service.api.schemas.common import PlanRequest
 from datalens_service.api.schemas.datasets import ConfirmationRequest
+from datalens_service.api.schemas.jobs import Decision
+from datalens_service.api.schemas.releases import ReleaseChanges, ReleaseLinkCreate
 from datalens_service.cli.option_groups import EARLIER_NAMES
 from datalens_service.client import Client
 from datalens_service.integrations.hub import ReleaseOptions
@@ -49,6 +51,10 @@ MEMBERS = {
     "audits submit": JOB | members(AuditRequest),
     "datasets upload": UPLOAD,
     "datasets confirm": members(ConfirmationRequest),
+    "jobs release": members(Decision),
+    "jobs withhold": members(Decision),
+    "releases label": members(ReleaseChanges),
+    "releases share": members(ReleaseLinkCreate),
 }
 OPTIONS_ALONE = {
     "--data": "a file of this machine, where REST names a data set",
@@ -65,6 +71,7 @@ OPTIONS_ALONE = {
     "--resume": "what to do with an upload, whose id follows",
     "--job": "a kind of target, whose id or name follows",
     "--unprotected": "a kind of target",
+    "--days": "counts from now what `expires_at` dates",
     "--repository": "of Hugging Face",
     "--public": "of Hugging Face",
     "--url": "which service",
@@ -75,6 +82,7 @@ OPTIONS_ALONE = {
 }
 FIELDS_ALONE = {
     "plan.html.j2": {"encoder"},  # a part of the method
+    "release_links.html.j2": {"days"},  # a date by a count of days
     "upload.html.j2": {"file", "prepare"},  # the upload itself; whether the fields of prepare_… are asked for
 }
 
@@ -105,6 +113,8 @@ def test_every_exception_is_needed() -> None:
         (Client.plan, JOB, set()),
         (Client.upload_dataset, UPLOAD, {"path", "upload_id", "on_bytes"}),
         (Client.confirm_dataset, members(ConfirmationRequest), {"dataset_id"}),
+        (Client.update_release, members(ReleaseChanges), {"release_id"}),
+        (Client.share_release, members(ReleaseLinkCreate), {"release_id"}),
         (Client.download, DRAWN, {"job_id", "path"}),
         (Client.download_bundle, DRAWN, {"job_id", "path"}),
         (from_job, DRAWN, {"client", "job_id", "transform"}),
@@ -122,7 +132,10 @@ def test_arguments_are_members_of_the_request(call: Any, known: set[str], alone:
         ("plan.html.j2", JOB),
         ("upload.html.j2", UPLOAD),
         ("parts/review.html.j2", members(ConfirmationRequest)),
-        ("parts/job_live.html.j2", DRAWN),
+        ("parts/job_live.html.j2", DRAWN | members(Decision)),
+        ("releases.html.j2", DRAWN),
+        ("shared.html.j2", DRAWN),
+        ("release_links.html.j2", members(ReleaseChanges, ReleaseLinkCreate)),
         ("parts/classifier_result.html.j2", DRAWN),
     ],
 )

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -227,6 +228,45 @@ def test_what_takes_too_long_is_killed(tmp_path: Path, scratch: Path, monkeypatc
     slow(monkeypatch, "import time; time.sleep(600)")
     with pytest.raises(Refused, match="took too long"):
         decode(path, scratch, Confinement(2**30, 1))
+
+
+PARTS = 64
+MANY_FILES = f"""
+import time
+for number in range({PARTS}):
+    with open(f"part-{{number}}", "wb") as file:
+        file.write(bytes(2**16))
+    time.sleep(0.05)
+time.sleep(600)
+"""
+
+
+def measure(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def test_what_takes_the_room_that_is_spared_is_killed(
+    tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many small files pass the limit on each of them."""
+    disk = SimpleNamespace(disk_usage=lambda folder: SimpleNamespace(free=PARTS * 2**16 - measure(folder)))
+    monkeypatch.setattr(sandbox, "shutil", disk)
+    path = UPLOADS["npz"](tmp_path / "upload")
+    slow(monkeypatch, MANY_FILES)
+    with pytest.raises(Refused, match="need more room"):
+        decode(path, scratch, Confinement(2**32, 480, file_bytes=2**20, spare_bytes=PARTS * 2**15))
+    assert PARTS * 2**15 < measure(scratch) <= PARTS * 2**16
+
+
+def test_a_file_that_unpacks_to_more_than_its_room_is_refused_and_the_rest_of_the_disk_stays(
+    tmp_path: Path, scratch: Path
+) -> None:
+    blank = np.zeros((40_000, 28, 28), dtype=np.uint8)
+    np.savez_compressed(tmp_path / "upload.npz", images=blank, labels=np.arange(40_000) % 2)
+    assert (tmp_path / "upload.npz").stat().st_size < 2**20
+    with pytest.raises(Refused, match="need more room"):
+        decode(tmp_path / "upload.npz", scratch, Confinement(2**32, 480, file_bytes=2**22, spare_bytes=1))
+    assert measure(scratch) <= 2**22
 
 
 def test_stopping_ends_it_without_blaming_the_file(

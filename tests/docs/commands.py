@@ -33,6 +33,7 @@ NOT_RUN = {
     r"datalens verify (image\.png|generator\.safetensors)": "needs an image of a release; tests/proof/test_marks.py",
     r"npx ": "downloads a program from npm",
     r"hf auth login|datalens jobs push \S+ --repository ": "needs an account at Hugging Face; test_hub.py pushes",
+    r"datalens jobs (release|withhold) ": "needs a second person; tests/cli/test_releases.py",
     r"python -m benchmarks": "measures for minutes to days; tests/test_benchmarks.py",
     r"scripts/(test( --fast)?|check)$|\.ci/(matrix|stranger|run)$|\.venv/bin/python -m pytest ": "runs these tests",
     r"scripts/(inventory|docs)\b": "run by .ci/run; by tests/browser/test_site.py",

@@ -2,8 +2,8 @@
 
 What a page leaves to its reader:
 
-* `ds_…`, `job_…`, `aud_…` and `clf_…` are the newest of their kind that the page has made, once they have ended. Where
-  it has made none so far, they are a small data set and a small job, which pages share.
+* `ds_…`, `job_…`, `aud_…`, `clf_…`, `gen_…` and `lnk_…` are the newest of their kind that the page has made, once they
+  have ended. Where it has made none so far, they are a small data set and a small job, which pages share.
 * `http://127.0.0.1:8000` is the service, `dlk_…` a key for it. A page that types `datalens serve` uses that service,
   every other one a service that runs.
 * `5f3c…` and `KEY` behind `--key` are the public key of the service. `privacy.json`, `report.json` and `release.zip`
@@ -40,7 +40,7 @@ from tests.ports import free_port
 
 SERVES: Final = re.compile(r"datalens serve\b|uvicorn |celery ")
 _ADDRESS: Final = "http://127.0.0.1:8000"
-_PLACEHOLDER: Final = re.compile(r"\b(ds|job|aud|clf)_…")
+_PLACEHOLDER: Final = re.compile(r"\b(ds|job|aud|clf|gen|lnk)_…")
 _RELEASED: Final = re.compile(r"(?<![\w/.])(privacy\.json|report\.json|release\.zip)")
 _SMALL: Final = {"method": "moments", "epsilon": 1, "synthetic_images": 200, "evaluation": {"enabled": False}}
 _PATIENCE: Final = 240
@@ -141,6 +141,11 @@ class Rehearsal:
         if kind == "aud":
             return self._settle_audits()[0]
         job = self._newest_job()
+        generator = job.id.replace("job", "gen", 1)
+        if kind == "gen":
+            return generator
+        if kind == "lnk":
+            return self.client.release_links(generator)[-1].id
         return job.id if kind == "job" else next(self.client.classifiers()).id
 
     def _newest_dataset(self) -> DatasetInfo:

@@ -229,8 +229,8 @@ def test_quotas(service: RunningService, private: Path) -> None:
     spans = [span.replace("NAME", "house") for span in read_spans(section)]
     make, key, quotas = (span for span in spans if span.startswith("datalens "))
     limits = [span for span in spans if span.startswith("--") and span != "--no-limits"]
-    [conflict] = re.findall(r"refused with (\d+)\s+`quota-exceeded`", section)
-    [too_many] = re.findall(r"too many requests with (\d+)", section)
+    [conflict] = re.findall(r"refused\s+with (\d+)\s+`quota-exceeded`", section)
+    [too_many] = re.findall(r"too many\s+requests\s+with (\d+)", section)
     assert limits == ["--bytes", "--datasets", "--jobs", "--requests-per-minute"]
 
     type_command(service, make)

@@ -55,17 +55,9 @@ def schema(count: int = 20) -> Schema:
 
 def new_dataset(database: Database, records: Images | None = None, **changes: Any) -> StoredDataset:
     records = images() if records is None else records
-    named = {"epsilon": EPSILON, "delta": DELTA, "schema": schema(max(2, len(records))), **changes}
-    return datasets.create(
-        database,
-        dataset_id=datasets.new_id(),
-        name="pets",
-        images=records,
-        format="npz",
-        has_test=False,
-        records_path="/nowhere",
-        **named,
-    )
+    usual = {"dataset_id": datasets.new_id(), "records_path": "/nowhere", "schema": schema(max(2, len(records)))}
+    named = {"epsilon": EPSILON, "delta": DELTA, **usual, **changes}
+    return datasets.create(database, name="pets", images=records, format="npz", has_test=False, **named)
 
 
 def new_job(database: Database, dataset_id: str, units: int, **changes: Any) -> Job:

@@ -5,6 +5,7 @@ import pytest
 
 from datalens_service.base.errors import InvalidInput, NotFound, StaleLease, StoreUnavailable
 from datalens_service.store.database import Database
+from datalens_service.store.datasets import artifacts
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.leases import Lease
@@ -93,6 +94,13 @@ def test_a_failed_copy_leaves_no_private_rest(store: ArtifactStore, lease: Lease
     assert [path for path in (tmp_path / "data").rglob("*") if path.is_file()] == []
 
 
+def delete_private(store: ArtifactStore, database: Database, lease: Lease) -> None:
+    """What the deletion of its data set does with the files of a job."""
+    with database.transaction() as session:
+        artifacts.forget_private(session, jobs.get(database, lease.job_id).dataset_id)
+    store.remove_files(lease.job_id)
+
+
 def test_private_files_of_a_data_set_can_be_removed_and_all_others_stay(
     store: ArtifactStore, database: Database, lease: Lease, tmp_path: Path
 ) -> None:
@@ -103,7 +111,7 @@ def test_private_files_of_a_data_set_can_be_removed_and_all_others_stay(
     put(store, lease, "teachers", b"secret", releasable=False)
     (tmp_path / "data" / "artifacts" / lease.job_id / ".tmp-x").write_bytes(b"unfinished secret")
     for _ in range(2):
-        store.delete_private(jobs.get(database, lease.job_id).dataset_id)
+        delete_private(store, database, lease)
         assert [found.name for found in store.list_artifacts(lease.job_id)] == ["card.json"]
         contents = {path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file()}
         assert contents == {b"public", b"of another data set"}
@@ -121,4 +129,4 @@ def test_private_files_that_cannot_be_removed_are_a_named_error(
 
     monkeypatch.setattr(Path, "unlink", refuse)
     with pytest.raises(StoreUnavailable, match="could not be removed"):
-        store.delete_private(jobs.get(database, lease.job_id).dataset_id)
+        delete_private(store, database, lease)

@@ -22,6 +22,8 @@ LISTED = {
     "0024": {"takes jobs.release_plan", "demands jobs.price"},
     # Adds up what has ended, whichever version ended it.
     "0027": {"has jobs_add_to_totals run on jobs"},
+    # The version before deletes no tenant, and does not touch the columns that say where a journal begins.
+    "0036": {"has tenants_no_delete run on tenants", "has tenants_no_hidden_entries run on tenants"},
 }
 """What a revision takes or demands nevertheless. An entry for a version after 1.1.0 also raises
 `InstallationRow.oldest_revision` to its revision, so that the version before refuses to start."""

@@ -14,7 +14,7 @@ from s3fs import S3FileSystem
 from datalens_service.base.errors import FileDamaged, NotFound, StoreUnavailable
 from datalens_service.base.settings import Settings
 from datalens_service.store.database import Database
-from datalens_service.store.datasets import files
+from datalens_service.store.datasets import artifacts, files
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.leases import Lease
@@ -103,7 +103,9 @@ def test_what_the_owner_alone_may_see_stays_on_the_local_disk(
     with pytest.raises(NotFound):
         store.releasable(lease.job_id, "report.json")
     put(store, lease, "card.json", b"public")
-    store.delete_private(jobs.get(sqlite_database, lease.job_id).dataset_id)
+    with sqlite_database.transaction() as session:
+        artifacts.forget_private(session, jobs.get(sqlite_database, lease.job_id).dataset_id)
+    store.remove_files(lease.job_id)
     assert [found.name for found in store.list_artifacts(lease.job_id)] == ["card.json"]
     assert store.releasable(lease.job_id, "card.json").path.read_bytes() == b"public"
 

@@ -65,7 +65,6 @@ def test_jobs_of_every_end_count(database: Database, tmp_path: Path) -> None:
         leases.finish(database, lease, JobState.SUCCEEDED)
     released_models.delete_imported(database, card)
     datasets.delete(database, dataset.id)
-    ArtifactStore(database, tmp_path).delete_private(dataset.id)
     assert_totals_add_up(database)
 
 

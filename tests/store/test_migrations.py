@@ -17,7 +17,7 @@ from datalens_service.base.errors import StateConflict, StoreUnavailable
 from datalens_service.mechanisms import PlannedRelease
 from datalens_service.mechanisms.moments import VectorSum
 from datalens_service.methods import Plan
-from datalens_service.store.access import keys
+from datalens_service.store.access import access_log, keys
 from datalens_service.store.database import Database, _scripts
 from datalens_service.store.datasets import validations
 from datalens_service.store.jobs import audits, jobs, leases
@@ -198,6 +198,22 @@ def test_jobs_keep_their_price_and_their_plan_and_say_what_they_make(database: D
     assert jobs.get_plan(moved, labeller.id) == plan
     assert state_of(moved, dataset.id) == state_of(database, dataset.id)
     assert verified(moved, dataset.id).head_hash == state_of(database, dataset.id).head_hash
+
+
+def test_keys_know_which_key_made_them_by_the_journal(database: Database, older: Older) -> None:
+    first, other, replaced, alone = (keys.create(database, name)[0].id for name in ("first", "b", "c", "d"))
+    for action, named, outcome, detail in (
+        ("createApiKey", other, 201, ""),
+        ("rotateApiKey", other, 201, f"made {replaced}"),
+        ("createApiKey", alone, 422, ""),
+        ("getApiKey", alone, 200, ""),
+    ):
+        note = {"action": action, "object_id": named, "outcome": outcome, "detail": detail}
+        access_log.note(database, "default", actor=first, **note)
+    moved = older()
+    moved.migrate()
+    made_by = {key.id: key.made_by for key in keys.list_keys(moved)}
+    assert made_by == {first: None, other: first, replaced: first, alone: None}
 
 
 def assert_newest(moved: Database) -> None:

@@ -10,9 +10,10 @@ from typing import Any, Final, NamedTuple
 import pytest
 from sqlalchemy import Connection, event
 
+from datalens_service.store import removals
 from datalens_service.store.access import browser_sessions, keys, tenants, webhooks
 from datalens_service.store.database import Database
-from datalens_service.store.datasets import datasets, upload_sessions, validations
+from datalens_service.store.datasets import artifacts, upload_sessions, validations
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.jobs import jobs
@@ -64,9 +65,9 @@ ASKED: Final[dict[str, Callable[[House], Any]]] = {
 READ_AS_A_WHOLE: Final[dict[str, tuple[Callable[[House], Any], str]]] = {
     # Each of them is looked for on the disk.
     "unfinished uploads": (lambda house: upload_sessions.read_lengths(house.database), "uploads"),
-    "deleted data sets": (lambda house: datasets.deleted(house.database), "datasets"),
+    "files to be removed": (lambda house: removals.list_noted(house.database), "removals"),
     # No more than there were sign-ins in twelve hours.
-    "expired sessions": (lambda house: browser_sessions.sign_in(house.database, house.plain_key), "browser_sessions"),
+    "expired sessions": (lambda house: browser_sessions.remove_expired(house.database), "browser_sessions"),
 }
 
 
@@ -82,7 +83,9 @@ def check_owner(house: House) -> None:
 
 
 def delete_files(house: House) -> None:
-    ArtifactStore(house.database, Path("nowhere")).delete_private(house.dataset_id)
+    with house.database.transaction() as session:
+        artifacts.forget_private(session, house.dataset_id)
+    ArtifactStore(house.database, Path("nowhere")).remove_files(house.job_id)
 
 
 @pytest.fixture

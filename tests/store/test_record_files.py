@@ -80,12 +80,12 @@ def test_exchanged_objects_are_refused(settings: Settings, bucket: Bucket, folde
 def test_leftovers_are_removed_once_they_are_old(settings: Settings, bucket: Bucket, folder: Path) -> None:
     store, nobody = RecordStore(settings), lambda _: False
     store.keep(folder)
-    store.remove_leftovers(nobody, utc_now())
+    store.remove_unregistered(nobody, utc_now())
     assert len(bucket.contents()) == 2
     later = utc_now() + timedelta(days=2)
-    store.remove_leftovers(lambda name: name == "ds_1", later)
+    store.remove_unregistered(lambda name: name == "ds_1", later)
     assert len(bucket.contents()) == 2
-    store.remove_leftovers(nobody, later)
+    store.remove_unregistered(nobody, later)
     assert bucket.contents() == {}
 
 

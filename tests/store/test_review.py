@@ -22,7 +22,7 @@ from datalens_service.data.dataset import Split, Upload
 from datalens_service.data.intake.sandbox.exchange import Counts
 from datalens_service.data.intake.sandbox.sandbox import Decoded
 from datalens_service.data.intake.stored_dataset import load_dataset, save_dataset
-from datalens_service.services import ingestion
+from datalens_service.services import ingestion, removal, removed_files
 from datalens_service.services.dataset_declaration import BudgetForm
 from datalens_service.store.access import keys
 from datalens_service.store.database import Database
@@ -74,7 +74,7 @@ class House(NamedTuple):
         ingestion.remove(self.database, self.artifacts, self.settings, dataset_id)
 
     def restart(self) -> None:
-        ingestion.remove_leftovers(self.database, self.artifacts, self.settings)
+        removal.remove_leftovers(self.database, self.artifacts, self.settings)
 
     @property
     def artifacts(self) -> ArtifactStore:
@@ -215,7 +215,8 @@ def test_an_upload_that_waits_too_long_goes_with_its_report(house: House) -> Non
     late, young, opened = house.receive(), house.receive(), house.receive()
     let_expire(house, late)
     house.confirm(opened)
-    ingestion.remove_expired(house.database, house.settings)
+    removal.remove_expired(house.database, house.artifacts, house.settings)
+    removed_files.remove_noted(house.database, house.artifacts, house.settings)
     assert house.held() == {young, opened}
     assert (house.state(late), house.state(young)) == (DatasetState.DELETED, DatasetState.REVIEW)
     assert validations.get(house.database, late).report is None
@@ -228,7 +229,8 @@ def test_time_is_up_while_it_is_confirmed(house: House, monkeypatch: pytest.Monk
     seen = validations.in_state(house.database, DatasetState.REVIEW)
     house.confirm(waiting)
     monkeypatch.setattr(validations, "in_state", lambda *_: seen)
-    ingestion.remove_expired(house.database, house.settings)
+    removal.remove_expired(house.database, house.artifacts, house.settings)
+    removed_files.remove_noted(house.database, house.artifacts, house.settings)
     house.check_ready(waiting)
 
 

@@ -57,5 +57,6 @@ function bodyOf(form) {
 export function valueOf(field) {
   if ("list" in field.dataset) return field.value.split(",").map((part) => part.trim()).filter(Boolean);
   if (field.type === "checkbox") return field.checked;
-  return field.type === "number" ? field.valueAsNumber : field.value;
+  if (field.type !== "number") return field.value;
+  return field.value === "" ? null : field.valueAsNumber;
 }

@@ -1,4 +1,4 @@
-// Forms with data-reveals="METHOD /path": the answer has a key or a secret, which is on the page until it is left.
+// Forms with data-reveals="METHOD /path": the answer has a key, a secret or a link, which is on the page until it is left.
 import { send } from "./service.js";
 
 const DAY_MILLISECONDS = 86_400_000;
@@ -17,11 +17,11 @@ async function reveal(form) {
   const problem = form.querySelector("[data-problem]");
   problem.hidden = true;
   try {
-    const { api_key, secret, webhook } = await send(method, path, bodyOf(form));
+    const { api_key, secret, url, webhook } = await send(method, path, bodyOf(form));
     // Nobody checks signatures of mail.
     if (webhook?.url.startsWith("mailto:")) return location.reload();
     form.closest("dialog").close();
-    document.getElementById("secret-plain").textContent = api_key ?? secret;
+    document.getElementById("secret-plain").textContent = api_key ?? secret ?? location.origin + url;
     const box = document.getElementById("secret-made");
     box.hidden = false;
     box.focus();
@@ -31,7 +31,7 @@ async function reveal(form) {
   }
 }
 
-/** Name, role and end of a new key, or address and events of a new webhook; undefined where the form has no fields. */
+/** Name, role and end of a new key, partner and end of a link, or address and events of a webhook; undefined where the form has no fields. */
 function bodyOf(form) {
   const fields = new FormData(form);
   const { days, ...body } = Object.fromEntries(fields);

@@ -104,8 +104,10 @@ def _own_report(services: Services, visitor: Visitor, job: Job) -> Any:
 
 
 def _report(services: Services, visitor: Visitor, job: Job) -> Any:
-    """The one that this visitor may read, as JSON; None before the job has ended, or where it was removed."""
+    """The one that this visitor may read, as JSON; None before the job has ended, and where it is gone or held."""
     if job.released_at is None or job.finished_at is None:
+        return None
+    if job.is_held and Scope.RELEASES_APPROVE not in visitor.key.scopes:
         return None
     name = "report.json" if Scope.REPORTS_READ in visitor.key.scopes else "report-releasable.json"
     try:

@@ -116,6 +116,28 @@ class PageRoute(StrictRoute):
         return answer
 
 
+class SharedRoute(StrictRoute):
+    """A route without a session, whose errors are pages for browsers and problem documents for programs."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler with its errors answered."""
+        handle = super().get_route_handler()
+
+        async def answer(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except (DatalensError, RequestValidationError, HTTPException) as error:
+                if not _is_person(request):
+                    raise
+                return await run_at_once(error_page, request, *_said(error))
+
+        return answer
+
+
+def _is_person(request: Request) -> bool:
+    return "text/html" in request.headers.get("accept", "")
+
+
 def local_path(path: str) -> str:
     """The path, if it is one of this service and never another site's; otherwise the start page."""
     inside = path.startswith("/") and not path.startswith(("//", "/\\"))
@@ -157,7 +179,7 @@ def answer_browsers(app: FastAPI) -> None:
 
     async def answer(request: Request, error: Exception) -> Response:
         unknown = isinstance(error, HTTPException) and error.status_code == status.HTTP_404_NOT_FOUND
-        person = "text/html" in request.headers.get("accept", "") and not inner_path(request.scope).startswith(_API)
+        person = _is_person(request) and not inner_path(request.scope).startswith(_API)
         if unknown and person:
             return await run_at_once(error_page, request, BY_STATUS[status.HTTP_404_NOT_FOUND], _NOTHING)
         return await handle(request, error)

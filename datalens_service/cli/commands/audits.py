@@ -152,6 +152,7 @@ def _show(audit: AuditInfo, service: Service) -> None:
         "state": audit.state,
         "data set": audit.dataset_id,
         "target": _describe(audit),
+        "submitted by": output.name_actor(audit.submitted_by),
     }
     if not audit.ended:
         lines["models trained"] = f"{audit.progress.value}/{audit.progress.maximum}"

@@ -33,6 +33,7 @@ def submit(
     spec_options: SpecOptions,
     priority: options.Priority = None,
     public_data: options.PublicData = None,
+    release: options.Release = "at_once",
     accept: options.AcceptLowUtility = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the price and submit nothing.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Follow the job; exit 1 unless it succeeds.")] = False,
@@ -51,7 +52,8 @@ def submit(
             return
         warning = _say_forecast(client, dataset_id, spec)
         accept = accept or accept_low_utility(lambda: warning)
-        job = client.submit(dataset_id, spec, priority=priority, accept_low_utility=accept)
+        wanted = None if release == "at_once" else release
+        job = client.submit(dataset_id, spec, priority=priority, release=wanted, accept_low_utility=accept)
         if wait:
             job = _follow(client, job.id)
     _show_job(job, service)
@@ -125,6 +127,22 @@ _add_command(
 _add_command("resume", lambda client, job_id: client.resume(job_id), "Let a paused job go on.")
 
 
+@app.command()
+def release(job_id: options.JobId, reason: options.Reason, service: Service = SERVICE) -> None:
+    """Release a result that waits for a second person: not for whoever submitted the job."""
+    with service.connect() as client:
+        job = client.release_job(find_job(client, job_id), reason=reason)
+    _show_job(job, service)
+
+
+@app.command()
+def withhold(job_id: options.JobId, reason: options.Reason, service: Service = SERVICE) -> None:
+    """Withhold a result from everybody; nothing is refunded. Not for whoever submitted the job."""
+    with service.connect() as client:
+        job = client.withhold_job(find_job(client, job_id), reason=reason)
+    _show_job(job, service)
+
+
 def build_spec(client: Client, dataset_id: str, spec_options: SpecOptions) -> TrainingSpec:
     """The training request for a data set of the service: presets depend on its public schema."""
     from datalens_service.data.dataset import Schema
@@ -147,8 +165,14 @@ def _follow(client: Client, job_id: str) -> JobHandle:
             if event.phase is not None:
                 bars.observe(event.phase, event.value, event.maximum, event.epsilon_spent)
             if event.type == "job.released":
-                bars.note(f"The release is ready: {_download_command(client.get_job(job_id))}")
+                bars.note(_tell_ready(client.get_job(job_id)))
     return client.get_job(job_id)
+
+
+def _tell_ready(job: Job) -> str:
+    if job.approval is not None and job.approval.state != "released":
+        return "The result is ready, and waits for a second person."
+    return f"The release is ready: {_download_command(job)}"
 
 
 def _download_command(job: Job) -> str:
@@ -199,6 +223,8 @@ def _show_job(job: Job, service: Service) -> None:
     }
     if job.phase is not None and not job.ended:
         lines["phase"] = f"{job.phase} {job.progress.value}/{job.progress.maximum}"
+    if job.approval is not None:
+        lines["approval"] = " ".join(filter(None, (job.approval.state, job.approval.reason)))
     if job.waiting_reason:
         lines["waits"] = job.waiting_reason
     if job.progress.eta_seconds is not None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from datalens_service.store.database import Database
 
 
-RoleName = Literal["owner", "operator", "consumer"]
+RoleName = Literal["owner", "operator", "steward", "consumer"]
 """Roles of keys, as `store.access.roles.Role`, which would import the database at every start of a command."""
 
 app = typer.Typer(help="API keys; for the operator, on the machine of the database.", no_args_is_help=True)
@@ -102,7 +102,7 @@ def list_tenants(data_dir: options.DataDir = options.DEFAULT_DATA_DIR, as_json: 
 
     with open_database(data_dir) as database:
         items = [_describe_tenant(tenant) for tenant in tenants.list_tenants(database)]
-    output.show_items(items, ("id", "name", "created_at"), as_json=as_json)
+    output.show_items(items, ("id", "name", "created_at", "state"), as_json=as_json)
 
 
 @tenants_app.command()
@@ -133,17 +133,19 @@ def quotas(
     asked = (most_bytes, most_datasets, most_jobs, requests_per_minute)
     with open_database(data_dir) as database:
         found = tenants.find(database, tenant)
-        before = store.Quotas() if no_limits else store.read(database, found.id)
+        before = store.Quotas() if no_limits else store.read_own(database, found.id)
         pairs = zip(vars(before).values(), asked, strict=True)
         now = store.Quotas(*(old if new is None else new for old, new in pairs))
         if no_limits or any(one is not None for one in asked):
             store.change(database, found.id, now, actor=access_log.LOCAL)
+        now = store.read(database, found.id)
     facts = "\n".join(f"{name}: {'no limit' if limit is None else f'{limit:,}'}" for name, limit in vars(now).items())
     output.show({"tenant_id": found.id, **vars(now)}, facts, as_json=as_json)
 
 
 def _describe_tenant(tenant: Tenant) -> dict[str, Any]:
-    return {"id": tenant.id, "name": tenant.name, "created_at": tenant.created_at.isoformat()}
+    state = "removed" if tenant.removed_at else "being removed" if tenant.removing_since else "open"
+    return {"id": tenant.id, "name": tenant.name, "created_at": tenant.created_at.isoformat(), "state": state}
 
 
 @contextmanager

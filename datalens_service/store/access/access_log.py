@@ -2,8 +2,9 @@
 
     hash = SHA-256(canonical JSON of all other fields, which include the previous hash)
 
-Triggers refuse to change or delete entries; whoever notes a head (`seq`, `hash`) can tell later whether the journal
-was rewritten. No content enters it: ids, names of operations, statuses, and what the owner wrote as a reason.
+Triggers refuse to change entries, and to delete any but the oldest (`shorten`). Whoever notes a head (`seq`, `hash`)
+can tell later whether the journal was rewritten. No content enters it: ids, names of operations, statuses, and what the
+owner wrote as a reason.
 """
 
 from __future__ import annotations
@@ -14,13 +15,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.orm import Session
 
 from datalens_service.base.clock import to_second
 from datalens_service.base.copies import copied
 from datalens_service.base.errors import LedgerCorrupt
-from datalens_service.proof.hash_chain import GENESIS
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.paging import check_limit
@@ -197,7 +197,7 @@ def verify(database: Database, tenant_id: str) -> Head:
     query = select(AuditEntryRow).where(AuditEntryRow.tenant_id == tenant_id).order_by(AuditEntryRow.seq)
     with database.session() as session:
         head = get_or_refuse(session, TenantRow, tenant_id, "tenant")
-        seq, previous = 0, GENESIS
+        seq, previous = head.audit_base_seq, head.audit_base_hash
         for row in session.scalars(query.execution_options(yield_per=1000)):
             entry = AuditEntry.from_row(row)
             seq += 1
@@ -207,6 +207,23 @@ def verify(database: Database, tenant_id: str) -> Head:
         if (head.audit_seq, head.audit_hash) != (seq, previous):
             raise _broken(seq + 1)
         return Head(seq, previous)
+
+
+def shorten(session: Session, tenant_id: str, before: datetime) -> int:
+    """Remove the entries of a journal from before an instant, and return how many.
+
+    The journal begins behind them then, at a number and a hash that its tenant keeps: what is left can be verified, and
+    nobody can take entries out of its midst.
+    """
+    head = get_or_refuse(session, TenantRow, tenant_id, "tenant", lock=True)
+    older = (AuditEntryRow.tenant_id == tenant_id, AuditEntryRow.at < before)
+    last = session.scalars(select(AuditEntryRow).where(*older).order_by(AuditEntryRow.seq.desc()).limit(1)).first()
+    if last is None:
+        return 0
+    head.audit_base_seq, head.audit_base_hash = last.seq, last.hash
+    session.flush()
+    gone = delete(AuditEntryRow).where(AuditEntryRow.tenant_id == tenant_id, AuditEntryRow.seq <= last.seq)
+    return session.execute(gone).rowcount  # type: ignore[attr-defined,no-any-return]
 
 
 def _broken(seq: int) -> LedgerCorrupt:

@@ -64,13 +64,12 @@ def sign_in(database: Database, plain: str) -> BrowserSession:
 
 
 def open_session(database: Database, key: ApiKey) -> BrowserSession:
-    """A new session for a caller who was verified; rows of sessions that have ended by themselves go."""
+    """A new session for a caller who was verified."""
     with database.transaction() as session:
         now = read_database_clock(session)
         last = int(now.timestamp()) + LIFETIME_SECONDS
         identity = f"{last}-{secrets.token_urlsafe(_TOKEN_BYTES)}"
         ends_at = now + timedelta(seconds=UNUSED_SECONDS)
-        session.execute(delete(BrowserSessionRow).where(BrowserSessionRow.expires_at <= now))
         session.add(BrowserSessionRow(token_sha256=_digest(identity), key_id=key.id, expires_at=ends_at))
         return _sign(session, key, identity)
 
@@ -111,6 +110,12 @@ def sign_out(database: Database, token: str) -> None:
         except Unauthorized:
             return
         session.execute(delete(BrowserSessionRow).where(BrowserSessionRow.token_sha256 == _digest(identity)))
+
+
+def remove_expired(database: Database) -> None:
+    """Forget sessions that have ended by themselves."""
+    with database.transaction() as session:
+        session.execute(delete(BrowserSessionRow).where(BrowserSessionRow.expires_at <= read_database_clock(session)))
 
 
 def sign_out_everywhere(database: Database, key_id: str) -> None:

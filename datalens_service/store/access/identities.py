@@ -12,14 +12,12 @@ from datetime import timedelta
 from sqlalchemy.orm import Session
 
 from datalens_service.base.errors import Forbidden
-from datalens_service.store.access import browser_sessions
+from datalens_service.store.access import browser_sessions, tenants
 from datalens_service.store.access.browser_sessions import LIFETIME_SECONDS, BrowserSession
 from datalens_service.store.access.keys import SINGLE_SIGN_ON_PREFIX, ApiKey
-from datalens_service.store.access.roles import Role, Scope, checked_scopes
+from datalens_service.store.access.roles import Role, Scope, checked_scopes, stored_role, stored_scopes
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
-from datalens_service.store.rows import get_or_refuse
-from datalens_service.store.schema.service_tables import TenantRow
 from datalens_service.store.schema.tables import ApiKeyRow
 
 _PREFIX_DIGITS = 12
@@ -60,14 +58,14 @@ def sign_in(database: Database, identity: Identity) -> BrowserSession:
 
 def _remember(session: Session, identity: Identity) -> ApiKey:
     # Others who sign in to this tenant now wait for this row.
-    get_or_refuse(session, TenantRow, identity.tenant_id, "tenant", lock=True)
+    tenants.check_open(session, identity.tenant_id)
     digest = identity.digest()
     row = session.get(ApiKeyRow, f"sso_{digest[:_ID_DIGITS]}") or _added(session, identity, digest)
     if row.revoked_at is not None:
         raise Forbidden("Your access was revoked here; ask an owner of the data.")
     checked_scopes(identity.role, identity.scopes)
-    row.name, row.role = identity.name, identity.role
-    row.scopes = " ".join(sorted(identity.scopes))
+    row.name, row.scopes = identity.name, stored_scopes(identity.role, identity.scopes)
+    row.role, row.is_steward = stored_role(identity.role)
     row.expires_at = read_database_clock(session) + timedelta(seconds=LIFETIME_SECONDS)
     session.flush()
     return ApiKey.from_row(row)

@@ -1,16 +1,11 @@
-"""API keys: `dlk_` + 36 characters of base62 (214 bits) + `_` + CRC-32 in hexadecimal.
+"""API keys: `dlk_` + a secret that is shown once (`shown_secrets.py`) + `_` + CRC-32 in hexadecimal.
 
-Shown once, kept as SHA-256. The first eight characters find the row; the remaining 166 bits are the secret. The
-checksum lets a client, or a scanner for leaked secrets, tell a typing error from a revoked key.
+The checksum lets a client, or a scanner for leaked secrets, tell a typing error from a revoked key.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import re
-import secrets
-import string
 import zlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -24,7 +19,9 @@ from sqlalchemy.orm import Session
 from datalens_service.base.copies import copied
 from datalens_service.base.errors import InvalidInput, StateConflict, Unauthorized
 from datalens_service.proof.spenders import Actor
-from datalens_service.store.access.roles import Role, Scope, checked_scopes
+from datalens_service.store.access import tenants
+from datalens_service.store.access.roles import Role, Scope, checked_scopes, stored_role, stored_scopes
+from datalens_service.store.access.shown_secrets import PATTERN, PREFIX_LENGTH, digest, draw_secret, matches
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.rows import copy_row, get_or_refuse
@@ -34,11 +31,8 @@ from datalens_service.store.schema.tables import DEFAULT_TENANT, PRESENT, ApiKey
 SINGLE_SIGN_ON_PREFIX: Final = "sso:"
 """Prefix in rows of people who sign in elsewhere; no key contains a colon, so no key matches such a row."""
 
-_ALPHABET = string.digits + string.ascii_letters
-_LENGTH = 36
-_PREFIX_LENGTH = 8
 _BY_PREFIX = select(ApiKeyRow.__table__, PRESENT.label("read_at")).where(ApiKeyRow.prefix == bindparam("prefix"))
-_FORM = re.compile(rf"dlk_([0-9A-Za-z]{{{_LENGTH}}})_([0-9a-f]{{8}})")
+_FORM = re.compile(rf"dlk_({PATTERN})_([0-9a-f]{{8}})")
 
 
 @dataclass(frozen=True)
@@ -47,6 +41,7 @@ class ApiKey:
 
     Attributes:
         prefix: The first characters behind `dlk_`, to recognise it by.
+        made_by: The key with which it was made; None for one that was made on the machine of the service.
         requests_per_minute: Limit of its own; None takes that of the deployment.
         concurrent_requests: The same for requests at once.
     """
@@ -57,6 +52,7 @@ class ApiKey:
     tenant_id: str
     role: Role
     scopes: frozenset[Scope]
+    made_by: str | None
     requests_per_minute: int | None
     concurrent_requests: int | None
     created_at: datetime
@@ -75,7 +71,7 @@ class ApiKey:
     @classmethod
     def from_row(cls, row: ApiKeyRow) -> ApiKey:
         """A copy of the row, without the hash."""
-        role = Role(row.role)
+        role = Role.STEWARD if row.is_steward else Role(row.role)
         named = None if row.scopes is None else [Scope(scope) for scope in row.scopes.split()]
         return copy_row(cls, row, role=role, scopes=checked_scopes(role, named))
 
@@ -91,6 +87,7 @@ class KeyRequest:
     requests_per_minute: int | None = None
     concurrent_requests: int | None = None
     expires_at: datetime | None = None
+    made_by: str | None = None
 
 
 def create(database: Database, requested: KeyRequest | str) -> tuple[ApiKey, str]:
@@ -121,8 +118,11 @@ def create_first(database: Database, name: str, keep: Callable[[str], None]) -> 
         return plain
 
 
-def rotate(database: Database, key_id: str, overlap: timedelta) -> tuple[ApiKey, str]:
+def rotate(database: Database, key_id: str, overlap: timedelta, made_by: str | None = None) -> tuple[ApiKey, str]:
     """A key like this one, which goes on working for `overlap` and no longer.
+
+    Args:
+        made_by: The key whose holder asked for it, and sees it.
 
     Raises:
         StateConflict: It was revoked or has expired, or belongs to single sign-on.
@@ -134,7 +134,8 @@ def rotate(database: Database, key_id: str, overlap: timedelta) -> tuple[ApiKey,
         like = ApiKey.from_row(old)
         if like.single_sign_on:
             raise StateConflict("This is access by single sign-on, without a key; create a key instead.")
-        new = _added(session, copied(KeyRequest, like, scopes=None if old.scopes is None else like.scopes))
+        scopes = None if old.scopes is None else like.scopes
+        new = _added(session, copied(KeyRequest, like, scopes=scopes, made_by=made_by))
         old.expires_at = min(now + overlap, old.expires_at or now + overlap)
         return new
 
@@ -148,9 +149,8 @@ def verify(connection: Connection, plain: str) -> ApiKey:
     form = _FORM.fullmatch(plain)
     if form is None or form[2] != _checksum(form[1]):
         raise Unauthorized("This is not an API key; it starts with dlk_ and is copied in full.")
-    row: Any = connection.execute(_BY_PREFIX, {"prefix": form[1][:_PREFIX_LENGTH]}).one_or_none()
-    # Compared even if there is no row, so that time does not tell a known prefix from an unknown one.
-    same = hmac.compare_digest(row.sha256 if row is not None else "", _digest(plain))
+    row: Any = connection.execute(_BY_PREFIX, {"prefix": form[1][:PREFIX_LENGTH]}).one_or_none()
+    same = matches(None if row is None else row.sha256, plain)
     if row is None or not same or not works(row, row.read_at):
         raise Unauthorized("This API key is unknown or was revoked, or has expired.")
     return ApiKey.from_row(row)
@@ -203,19 +203,22 @@ def is_usable(now: datetime) -> ColumnElement[bool]:
 
 
 def _added(session: Session, requested: KeyRequest) -> tuple[ApiKey, str]:
-    get_or_refuse(session, TenantRow, requested.tenant_id, "tenant")
+    tenants.check_open(session, requested.tenant_id)
     if requested.expires_at is not None and requested.expires_at <= read_database_clock(session):
         raise InvalidInput("⟦key.expires_at⟧ lies in the past.")
-    body = "".join(secrets.choice(_ALPHABET) for _ in range(_LENGTH))
+    body = draw_secret()
     plain = f"dlk_{body}_{_checksum(body)}"
+    role, is_steward = stored_role(requested.role)
     row = ApiKeyRow(
         id=f"key_{uuid4().hex}",
         tenant_id=requested.tenant_id,
         name=requested.name,
-        prefix=body[:_PREFIX_LENGTH],
-        sha256=_digest(plain),
-        role=requested.role,
-        scopes=None if requested.scopes is None else " ".join(sorted(requested.scopes)),
+        prefix=body[:PREFIX_LENGTH],
+        sha256=digest(plain),
+        role=role,
+        is_steward=is_steward,
+        made_by=requested.made_by,
+        scopes=stored_scopes(requested.role, requested.scopes),
         requests_per_minute=requested.requests_per_minute,
         concurrent_requests=requested.concurrent_requests,
         expires_at=requested.expires_at,
@@ -232,7 +235,3 @@ def works(row: ApiKeyRow | ApiKey, now: datetime) -> bool:
 
 def _checksum(body: str) -> str:
     return f"{zlib.crc32(body.encode()):08x}"
-
-
-def _digest(plain: str) -> str:
-    return hashlib.sha256(plain.encode()).hexdigest()

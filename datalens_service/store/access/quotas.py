@@ -1,12 +1,12 @@
 """Quotas of a tenant: what it may have at once, decided in the transaction that adds to it.
 
 Whoever adds holds the row of the quotas meanwhile, so that two who add at once do not overlook each other. A tenant
-without a row, or without a number in it, has no such limit.
+without a row, or without a number in it, has the limit of the settings, if they have one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, func, select
@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from datalens_service.base.copies import copied
 from datalens_service.base.errors import QuotaExceeded
 from datalens_service.store.access import access_log
-from datalens_service.store.database import Database
+from datalens_service.store.database import DEFAULT_QUOTAS, Database
 from datalens_service.store.rows import get_or_refuse
 from datalens_service.store.schema.service_tables import TenantQuotaRow, TenantRow
 from datalens_service.store.schema.tables import ApiKeyRow, DatasetRow, IntakeRow, JobRow, UploadRow
@@ -26,7 +26,7 @@ _UNCONFIRMED = ("validating", "review")
 
 @dataclass(frozen=True)
 class Quotas:
-    """Limits of a tenant; None is no limit.
+    """Limits of a tenant; None is no limit, or the default.
 
     Attributes:
         bytes: Bytes of records on the disk of the data folder, and of uploads that were announced.
@@ -42,15 +42,21 @@ class Quotas:
 
 
 def read(database: Database, tenant_id: str) -> Quotas:
-    """Return the quotas of a tenant."""
+    """Return the quotas that count for a tenant: its own, and the default where it has none."""
+    return _fill(read_own(database, tenant_id), database.default_quotas)
+
+
+def read_own(database: Database, tenant_id: str) -> Quotas:
+    """Return the quotas that were set for a tenant; None takes the default."""
     with database.session() as session:
         row = session.get(TenantQuotaRow, tenant_id)
         return Quotas() if row is None else copied(Quotas, row)
 
 
-def read_requests_per_minute(connection: Connection, tenant_id: str) -> int | None:
+def read_requests_per_minute(connection: Connection, tenant_id: str, default: int | None) -> int | None:
     """Return the one quota that every request asks for."""
-    return connection.scalar(_REQUESTS, {"tenant_id": tenant_id})
+    own = connection.scalar(_REQUESTS, {"tenant_id": tenant_id})
+    return default if own is None else own
 
 
 def change(database: Database, tenant_id: str, quotas: Quotas, *, actor: str) -> None:
@@ -112,7 +118,15 @@ def check_bytes(session: Session, tenant_id: str, measure: Callable[[Collection[
 
 def _lock(session: Session, tenant_id: str) -> Quotas:
     row = session.get(TenantQuotaRow, tenant_id, with_for_update=True)
-    return Quotas() if row is None else copied(Quotas, row)
+    defaults: Mapping[str, int | None] = session.info.get(DEFAULT_QUOTAS, {})
+    if row is None and any(limit is not None for limit in defaults.values()):
+        # There is no row to hold: that of the tenant stands for it, which others may refer to meanwhile.
+        session.get(TenantRow, tenant_id, with_for_update={"key_share": True})
+    return _fill(Quotas() if row is None else copied(Quotas, row), defaults)
+
+
+def _fill(own: Quotas, defaults: Mapping[str, int | None]) -> Quotas:
+    return Quotas(**{name: defaults.get(name) if limit is None else limit for name, limit in vars(own).items()})
 
 
 def _list_datasets(session: Session, tenant_id: str) -> frozenset[str]:

@@ -21,7 +21,9 @@ class Scope(StrEnum):
     RELEASES_READ = "releases:read"
     """Generators, synthetic images and whatever else may be published."""
     RELEASES_WRITE = "releases:write"
-    """Sign download addresses; import generators."""
+    """Share releases; sign download addresses; import generators."""
+    RELEASES_APPROVE = "releases:approve"
+    """Look at results that wait for a second person, and release or withhold them."""
     REPORTS_READ = "reports:read"
     """Figures that the guarantee does not cover: for the owner alone."""
     PRIVACY_RAISE = "privacy:raise"
@@ -43,6 +45,8 @@ class Role(StrEnum):
     """Owns the records and may do everything."""
     OPERATOR = "operator"
     """Runs jobs within the budgets; sees no record and no figure for the owner alone."""
+    STEWARD = "steward"
+    """Releases or withholds what others made; sees no record and no figure for the owner alone."""
     CONSUMER = "consumer"
     """Gets what may be published, and sees nothing else."""
 
@@ -60,9 +64,20 @@ SCOPES: Final[dict[Role, frozenset[Scope]]] = {
             Scope.USAGE_READ,
         }
     ),
+    Role.STEWARD: frozenset({Scope.DATASETS_READ, Scope.JOBS_READ, Scope.RELEASES_READ, Scope.RELEASES_APPROVE}),
     Role.CONSUMER: frozenset({Scope.RELEASES_READ}),
 }
 """The scopes of each role."""
+
+
+def stored_role(role: Role) -> tuple[Role, bool]:
+    """Return a role as a row has it: a role that earlier versions know, and whether it is that of a steward."""
+    return (Role.CONSUMER, True) if role is Role.STEWARD else (role, False)
+
+
+def stored_scopes(role: Role, scopes: Iterable[Scope] | None) -> str | None:
+    """Return scopes as a row has them; None for all of the role, which may hold some that an earlier version lacks."""
+    return None if scopes is None or frozenset(scopes) == SCOPES[role] else " ".join(sorted(scopes))
 
 
 def checked_scopes(role: Role, scopes: Iterable[Scope] | None) -> frozenset[Scope]:

@@ -10,26 +10,27 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable
-from collections.abc import Set as AbstractSet
-from contextlib import suppress
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from sqlalchemy import bindparam, delete, select
+from sqlalchemy import ColumnElement, bindparam, delete, select
+from sqlalchemy.orm import Session
 
 from datalens_service.base.clock import to_minute
 from datalens_service.base.copies import copied
-from datalens_service.base.errors import InvalidInput, NotFound, StoreUnavailable
+from datalens_service.base.errors import InvalidInput, NotFound
+from datalens_service.store import removals
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.datasets.files import Files, LocalFiles, files_at
 from datalens_service.store.disk import unavailable
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger import ledger
+from datalens_service.store.removals import RemovalKind
 from datalens_service.store.schema.tables import ArtifactRow, JobRow
 
 Audience = Literal["anyone", "owner"]
@@ -147,25 +148,24 @@ class ArtifactStore:
             raise NotFound("There is no such public file; upload it first.")
         return path
 
-    def delete_private(self, dataset_id: str) -> None:
-        """Remove every file of a data set's jobs that is not releasable, superseded ones included. Repeatable.
+    def remove_files(self, job_id: str) -> None:
+        """Remove every file of a job that has ended and that no row names, superseded ones included. Repeatable.
 
         Raises:
-            StoreUnavailable: A file could not be removed; no row points to it any more.
+            StoreUnavailable: One could not be removed.
         """
-        job_ids = select(JobRow.id).where(JobRow.dataset_id == dataset_id)
-        of_these = ArtifactRow.job_id.in_(job_ids)
-        with self._database.transaction() as session:
-            session.execute(delete(ArtifactRow).where(of_these, ~ArtifactRow.releasable))
-            referenced = {self._root / path for path in session.scalars(select(ArtifactRow.path).where(of_these))}
-            folders = [self._root / job_id for job_id in session.scalars(job_ids)]
-        try:
-            for folder in folders:
-                _remove_all_but(referenced, folder)
-        except OSError as error:
-            raise StoreUnavailable(
-                "Private files could not be removed; look at the disk of ⟦DATALENS_DATA_DIR⟧."
-            ) from error
+        with self._database.session() as session:
+            named = frozenset(session.scalars(select(ArtifactRow.path).where(ArtifactRow.job_id == job_id)))
+        self._releasable.remove_all_but(named, job_id)
+        self._private.remove_all_but(named, job_id)
+
+    def remove_copies(self) -> None:
+        """Remove copies on this machine of files that no row names any more."""
+        self._releasable.remove_copies(self._list_named)
+
+    def _list_named(self, digests: Collection[str]) -> frozenset[str]:
+        with self._database.session() as session:
+            return frozenset(session.scalars(select(ArtifactRow.sha256).where(ArtifactRow.sha256.in_(digests))))
 
     def _files(self, releasable: bool) -> Files:
         return self._releasable if releasable else self._private
@@ -192,6 +192,23 @@ class ArtifactStore:
         return copied(Artifact, row, locate=partial(self._files(row.releasable).path, row.path, row.sha256))
 
 
+def forget_private(session: Session, dataset_id: str) -> None:
+    """Forget the files of a data set's jobs that are for its owner, and note them to be removed."""
+    job_ids = session.scalars(select(JobRow.id).where(JobRow.dataset_id == dataset_id)).all()
+    _forget(session, job_ids, ~ArtifactRow.releasable)
+
+
+def forget_all(session: Session, job_id: str) -> None:
+    """Forget all files of a job that has ended, and note them to be removed."""
+    _forget(session, [job_id])
+
+
+def _forget(session: Session, job_ids: Sequence[str], *which: ColumnElement[bool]) -> None:
+    for job_id in job_ids:
+        session.execute(delete(ArtifactRow).where(ArtifactRow.job_id == job_id, *which))
+        removals.note(session, RemovalKind.JOB_FILES, job_id)
+
+
 def _checked(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise InvalidInput("An artifact's name consists of letters, digits, dot, dash and underscore.")
@@ -211,15 +228,6 @@ def _written(folder: Path, content: Path | bytes) -> tuple[Path, str]:
     except BaseException:
         Path(name).unlink()
         raise
-
-
-def _remove_all_but(referenced: AbstractSet[Path], folder: Path) -> None:
-    for path in tuple(folder.rglob("*")):
-        if path.is_file() and path not in referenced:
-            path.unlink(missing_ok=True)
-            # Its folder is named by what was in it.
-            with suppress(OSError):
-                path.parent.rmdir()
 
 
 def _copy(content: Path | bytes, target: BinaryIO) -> None:

@@ -20,9 +20,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 from uuid import uuid4
 
-from sqlalchemy import exists, select, update
+from sqlalchemy import exists, or_, select, update
 from sqlalchemy.orm import Session
 
 from datalens_service.base.errors import InvalidDataset, InvalidSpec, StateConflict
@@ -31,8 +32,10 @@ from datalens_service.data.dataset import Images, Schema, UnitIds
 from datalens_service.data.intake.schema_inference import constant_rows
 from datalens_service.data.notices import NoticeCode, Notices
 from datalens_service.privacy.accounting import check_delta, default_delta
+from datalens_service.store import removals
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
+from datalens_service.store.datasets import artifacts
 from datalens_service.store.datasets.fingerprints import (
     KnownRecord,
     fingerprints,
@@ -45,10 +48,13 @@ from datalens_service.store.ledger import ledger
 from datalens_service.store.ledger.recovery import check_log_before_upload
 from datalens_service.store.paging import StoredPage, list_page
 from datalens_service.store.patience import working
+from datalens_service.store.removals import RemovalKind
 from datalens_service.store.rows import copy_row
 from datalens_service.store.schema.tables import DEFAULT_TENANT, AccountRow, DatasetRow, JobRow, PrivacyAuditRow
 from datalens_service.store.unopened_uploads import absence
 
+OPEN: Final = ("queued", "running", "paused")
+"""States of a job that has not ended."""
 _KEY_BYTES = 32
 _CONSTANT_LINK = (
     "The only images of this upload that were uploaded before show a single colour. Use ⟦leave_out_constant_images⟧ to "
@@ -252,8 +258,13 @@ def read_linked(session: Session, dataset_id: str) -> tuple[str, ...]:
     return tuple(session.scalars(query.order_by(DatasetRow.created_at, DatasetRow.id)))
 
 
-def delete(database: Database, dataset_id: str) -> StoredDataset:
-    """Turn a data set into a tombstone; the caller then removes what lies at `records_path`. Repeatable.
+def delete(
+    database: Database, dataset_id: str, settle: Callable[[Session], None] = lambda _session: None
+) -> StoredDataset:
+    """Turn a data set into a tombstone and note its files, which the caller removes then. Repeatable.
+
+    Args:
+        settle: Called in the transaction that does so, and by no other.
 
     Raises:
         StateConflict: A job on it has not ended.
@@ -270,6 +281,9 @@ def delete(database: Database, dataset_id: str) -> StoredDataset:
         row.deleted_at = read_database_clock(session)
         ledger.note_deletion(session, account, dataset_id)
         _forget_audits(session, dataset_id)
+        artifacts.forget_private(session, dataset_id)
+        removals.note(session, RemovalKind.RECORDS, row.records_path)
+        settle(session)
         return StoredDataset.from_row(row)
 
 
@@ -289,13 +303,6 @@ def check_holdout(database: Database, dataset_id: str, holdout_id: str) -> Store
     if _kind(aside.schema) != _kind(trained.schema):
         raise InvalidSpec("⟦evaluation.holdout⟧ must name a data set with images of the same shape and classes.")
     return aside
-
-
-def deleted(database: Database) -> tuple[str, ...]:
-    """Ids of all tombstones."""
-    query = select(DatasetRow.id).where(DatasetRow.state == DatasetState.DELETED).order_by(DatasetRow.id)
-    with database.session() as session:
-        return tuple(session.scalars(query))
 
 
 def _kind(schema: Schema) -> tuple[object, ...]:
@@ -381,6 +388,13 @@ def _forget_audits(session: Session, dataset_id: str) -> None:
 
 
 def _check_no_open_job(session: Session, dataset_id: str) -> None:
-    unfinished = exists().where(JobRow.dataset_id == dataset_id, JobRow.state.in_(("queued", "running", "paused")))
+    unfinished = exists().where(JobRow.dataset_id == dataset_id, JobRow.state.in_(OPEN))
     if session.scalar(select(unfinished)):
         raise StateConflict("A job on this data set has not ended; cancel it and wait for its end first.")
+
+
+def find_reader(session: Session, dataset_id: str) -> str | None:
+    """Return the id of a job that has not ended and reads a data set, to learn from it or to be measured on it."""
+    aside = JobRow.spec["evaluation"]["holdout"].as_string() == dataset_id
+    reads = or_(JobRow.dataset_id == dataset_id, aside)
+    return session.scalar(select(JobRow.id).where(JobRow.state.in_(OPEN), reads).limit(1))

@@ -9,14 +9,15 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Collection, Generator
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 from datalens_service.base.errors import FileDamaged, NotFound, StoreUnavailable
 from datalens_service.data.intake.stored_dataset import sync_folder
-from datalens_service.store.disk import translated
+from datalens_service.store.disk import list_files, translated
 
 _KEPT_COPIES = 64
 _FETCHES = 8
@@ -48,6 +49,16 @@ class Files(Protocol):
             StoreUnavailable: It cannot be read.
         """
 
+    def remove_all_but(self, names: AbstractSet[str], folder: str) -> None:
+        """Remove the files of a folder that have none of these names. Repeatable.
+
+        Raises:
+            StoreUnavailable: One could not be removed.
+        """
+
+    def remove_copies(self, named: Callable[[Collection[str]], AbstractSet[str]]) -> None:
+        """Remove copies on this machine whose digests are not among those that `named` returns."""
+
     def check(self) -> None:
         """Check that files can be reached."""
 
@@ -70,6 +81,19 @@ class LocalFiles:
     def path(self, name: str, sha256: str) -> Path:
         """Return the path of a local file, which is not read again to be compared."""
         return self._root / name
+
+    def remove_all_but(self, names: AbstractSet[str], folder: str) -> None:
+        """Remove files, and folders that are empty then: those are named by what was in them."""
+        with translated("Files could not be removed; look at the disk of ⟦DATALENS_DATA_DIR⟧."):
+            for path in list_files(self._root / folder):
+                if str(path.relative_to(self._root)) not in names:
+                    path.unlink(missing_ok=True)
+                    for emptied in (path.parent, path.parent.parent):
+                        with suppress(OSError):
+                            emptied.rmdir()
+
+    def remove_copies(self, named: Callable[[Collection[str]], AbstractSet[str]]) -> None:
+        """There are no copies of local files."""
 
     def check(self) -> None:
         """The data folder is checked by itself."""
@@ -106,6 +130,23 @@ class RemoteFiles:
         except FileNotFoundError:
             self._fetch_in_turn(name, sha256, copy)
         return copy
+
+    def remove_all_but(self, names: AbstractSet[str], folder: str) -> None:
+        """Remove objects, and files from before there was a store."""
+        self._older.remove_all_but(names, folder)
+        with _translated("The artifact store does not remove files"):
+            place = f"{self._root}/{folder}"
+            for path in self._files.find(place) if self._files.exists(place) else ():
+                if f"{folder}/{str(path).partition(f'{place}/')[2]}" not in names:
+                    # Another process may remove it at the same time.
+                    with suppress(FileNotFoundError):
+                        self._files.rm_file(path)
+
+    def remove_copies(self, named: Callable[[Collection[str]], AbstractSet[str]]) -> None:
+        """Remove copies of what was removed from the store, by this machine or by another one."""
+        copies = {path.name: path for path in self._copies.glob("[0-9a-f]*") if path.is_file()}
+        for digest in copies.keys() - named(list(copies)):
+            copies[digest].unlink(missing_ok=True)
 
     def check(self) -> None:
         """Check that the store takes files and gives them back."""

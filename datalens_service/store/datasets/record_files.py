@@ -18,7 +18,7 @@ from datalens_service.base.errors import DatalensError, FileDamaged, InvalidInpu
 from datalens_service.base.settings import Settings
 from datalens_service.store.datasets.files import StoreProbe, open_store, was_altered
 from datalens_service.store.datasets.sealing import KEY_BYTES, altered_records, seal, unseal
-from datalens_service.store.disk import translated
+from datalens_service.store.disk import remove_folder, translated
 
 _YOUNG: Final = timedelta(days=1)
 _SEALED: Final = "sealed:"
@@ -81,11 +81,21 @@ class RecordStore:
         return folder
 
     def remove(self, records_path: str) -> None:
-        """Remove the records of a data set; a second call does nothing."""
-        if records_path.startswith(_SEALED):
-            self._remote().remove(records_path.removeprefix(_SEALED))
-        else:
-            shutil.rmtree(self._here(records_path), ignore_errors=True)
+        """Remove records wherever they are, also those that were never registered; a second call does nothing.
+
+        Args:
+            records_path: As the row of the data set has it, or the name of its folder.
+
+        Raises:
+            StoreUnavailable: Some could not be removed.
+        """
+        name = Path(records_path.removeprefix(_SEALED)).name
+        if records_path.startswith(_SEALED) or self._objects is not None:
+            self._remote().remove(name)
+        with translated("Records could not be removed; look at the disk of ⟦DATALENS_DATA_DIR⟧."):
+            for folder in {self._folder / name, self._here(records_path)}:
+                if folder.is_absolute():
+                    remove_folder(folder)
 
     def _here(self, records_path: str) -> Path:
         """A folder of data_dir, which may have been moved or restored elsewhere since."""
@@ -104,7 +114,7 @@ class RecordStore:
             with suppress(StoreUnavailable):
                 self._objects.remove(folder.name)
 
-    def remove_leftovers(self, in_use: Callable[[str], bool], now: datetime) -> None:
+    def remove_unregistered(self, in_use: Callable[[str], bool], now: datetime) -> None:
         """Remove what has lain in the object store for a day and belongs to no data set in use, by its id.
 
         Younger records may be those of an upload that another machine registers now.

@@ -10,18 +10,20 @@ import re
 import shutil
 import tempfile
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from datalens_service.base.errors import InsufficientStorage
+from datalens_service.base.settings import Settings
+from datalens_service.data.intake.sandbox.sandbox import Confinement
 from datalens_service.store.access import quotas
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import upload_sessions
 from datalens_service.store.datasets.record_files import records_folder
 from datalens_service.store.datasets.upload_sessions import partial_files
-from datalens_service.store.disk import lock_folder
+from datalens_service.store.disk import RESERVED_BYTES, lock_folder
 
 SPARE_BYTES: Final = 2**30
 """Left to the ledger and to everything else."""
@@ -45,12 +47,35 @@ def reserve(database: Database, data_dir: Path, length: int) -> Generator[None]:
     folder = partial_files(data_dir)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with lock_folder(data_dir, fcntl.LOCK_EX):
-        lacking = sum(_list_lacking(database, data_dir))
-        if shutil.disk_usage(folder).free < length + lacking + SPARE_BYTES:
+        if measure_room(database, data_dir) < length:
             raise InsufficientStorage(
                 f"The disk has no room for {length:,} bytes beside what other uploads have reserved."
             )
         yield
+
+
+def measure_room(database: Database, data_dir: Path) -> int:
+    """Return how many bytes the disk has beside what uploads have reserved and what is spared; perhaps below zero."""
+    return shutil.disk_usage(data_dir).free - measure_reserved(database, data_dir) - SPARE_BYTES
+
+
+def measure_reserved(database: Database, data_dir: Path) -> int:
+    """Return how many bytes are announced and not on the disk yet."""
+    return sum(_list_lacking(database, data_dir))
+
+
+def confine(settings: Settings, folder: Path, seconds: int, reserved: int = 0) -> Confinement:
+    """Hold a process that reads a stranger's file to the room that nobody has reserved on the disk of `folder`.
+
+    Raises:
+        InsufficientStorage: There is none.
+    """
+    is_main_disk = folder.stat().st_dev == settings.data_dir.stat().st_dev
+    spare = SPARE_BYTES if is_main_disk else RESERVED_BYTES
+    room = shutil.disk_usage(folder).free - reserved - spare
+    if room <= 0:
+        raise InsufficientStorage("The disk of ⟦DATALENS_DATA_DIR⟧ has no room to read files; free it.")
+    return Confinement(settings.decode_memory_bytes, seconds, file_bytes=room, spare_bytes=spare)
 
 
 def check_quota(database: Database, data_dir: Path, tenant_id: str, length: int) -> None:
@@ -76,6 +101,14 @@ def open_incoming(data_dir: Path, length: int) -> tuple[BinaryIO, Path]:
 def list_incoming(data_dir: Path) -> list[Path]:
     """List the files of requests that are being received, or were when their process was killed."""
     return list(incoming_folder(data_dir).glob(f"{_PREFIX}*"))
+
+
+def remove_abandoned(data_dir: Path) -> None:
+    """Remove files of requests whose process was killed; a living one holds a lock on its own."""
+    for path in list_incoming(data_dir):
+        with suppress(OSError), path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
 
 
 def measure_records(data_dir: Path, dataset_ids: Iterable[str]) -> int:

@@ -13,7 +13,7 @@ which account an upload joined: that two uploads share a record depends on the r
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -27,12 +27,14 @@ from datalens_service.base.copies import copied
 from datalens_service.base.errors import StateConflict
 from datalens_service.base.fields import Stated
 from datalens_service.proof.hash_chain import EntryKind
+from datalens_service.store import removals
 from datalens_service.store.access import quotas
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_clock, read_database_clock
 from datalens_service.store.datasets import datasets, upload_sessions
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.ledger.account_summary import summarize_account
+from datalens_service.store.removals import RemovalKind
 from datalens_service.store.rows import copy_row, get_or_refuse
 from datalens_service.store.schema.tables import DatasetRow, IntakeRow, LedgerEntryRow
 
@@ -157,10 +159,16 @@ def in_state(database: Database, state: DatasetState) -> tuple[Validation, ...]:
         return tuple(Validation.from_row(row) for row in session.scalars(query))
 
 
-def delete(database: Database, dataset_id: str) -> Validation | None:
+def delete(
+    database: Database, dataset_id: str, settle: Callable[[Session], None] = lambda _session: None
+) -> Validation | None:
     """Delete the report of an upload; None if there is none. Repeatable.
 
-    One that is not ready cannot become so any more. Of one that is, the data set has to be deleted first.
+    One that is not ready cannot become so any more. Of one that is, the data set has to be deleted first. Its files are
+    noted to be removed.
+
+    Args:
+        settle: Called in the transaction that deletes it, and by no other.
 
     Raises:
         StateConflict: It is ready, and its data set was not deleted.
@@ -172,6 +180,12 @@ def delete(database: Database, dataset_id: str) -> Validation | None:
         dataset = session.get(DatasetRow, dataset_id)
         if dataset is not None and dataset.state != DatasetState.DELETED:
             raise StateConflict("The upload has become a data set by now; delete that.")
+        if row.state != DatasetState.DELETED:
+            settle(session)
+        if dataset is None:
+            removals.note(session, RemovalKind.RECORDS, dataset_id)
+        if row.upload_id is not None:
+            removals.note(session, RemovalKind.UPLOAD, row.upload_id)
         row.state, row.report, row.form = DatasetState.DELETED, None, {}
         row.finished_at = row.finished_at or read_database_clock(session)
         return Validation.from_row(row)

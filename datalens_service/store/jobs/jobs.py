@@ -47,6 +47,7 @@ from datalens_service.store.jobs import events, released_models
 from datalens_service.store.jobs.events import EventType
 from datalens_service.store.jobs.idempotency import earlier_job, key_conflict, request_fingerprint, scoped
 from datalens_service.store.jobs.job_filter import JobFilter
+from datalens_service.store.jobs.released_models import Approval
 from datalens_service.store.ledger import ledger, released_states
 from datalens_service.store.ledger.recovery import check_log, in_step_with_log
 from datalens_service.store.paging import StoredPage, list_page
@@ -126,6 +127,7 @@ class Job:
     queue: str | None = None
     priority: int = DEFAULT_PRIORITY
     released_at: datetime | None = None
+    results_removed_at: datetime | None = None
     is_audit: bool = False
     name: str = ""
     tags: tuple[str, ...] = ()
@@ -133,6 +135,15 @@ class Job:
     format: int = JOB_FORMAT
     lease_until: datetime | None = None
     submitted_by: Actor | None = None
+    approval: Approval | None = None
+    decided_by: str | None = None
+    decided_at: datetime | None = None
+    decision_reason: str | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """Return True if its result waits for a second person, or was withheld."""
+        return self.approval not in (None, Approval.RELEASED)
 
     def is_silent(self, now: datetime) -> bool:
         """Return True if the worker that holds the job has not renewed its lease.
@@ -147,9 +158,9 @@ class Job:
         """A copy of the row."""
         progress = Progress(row.phase, row.progress_value, row.progress_maximum, row.phase_start, row.phase_started_at)
         submitter = read_submitter(row)
-        return copy_row(
-            cls, row, state=JobState(row.state), progress=progress, tags=tuple(row.tags), submitted_by=submitter
-        )
+        approval = None if row.approval is None else Approval(row.approval)
+        given = {"state": JobState(row.state), "progress": progress, "tags": tuple(row.tags), "approval": approval}
+        return copy_row(cls, row, **given, submitted_by=submitter)
 
 
 def read_submitter(row: JobRow) -> Actor | None:
@@ -172,14 +183,17 @@ def create(
     queue: str | None = None,
     priority: int = DEFAULT_PRIORITY,
     name: str = "",
+    needs_approval: bool = False,
 ) -> Job:
     """Accept a job and reserve its budget, both or neither.
 
     Args:
+        needs_approval: True if a second person decides about its result.
         units: Ledger units of the whole plan; its slack is that of `plan`.
         submitted_by: Id of the key or person, as the audit journal names them.
     """
-    fingerprint = request_fingerprint(dataset_id, spec)
+    # The same spec without approval is another request.
+    fingerprint = request_fingerprint(dataset_id, {**spec, "needs_approval": True} if needs_approval else spec)
 
     def submit(session: Session) -> Job:
         dataset, account = lock_dataset(session, dataset_id)
@@ -194,7 +208,8 @@ def create(
         row = new_row(dataset, "job", spec=spec, state=JobState.QUEUED, request_fingerprint=fingerprint, created_at=now)
         row.result, row.price, row.plan = result, price, plan.model_dump(mode="json")
         row.max_attempts, row.idempotency_key, row.queue = max_attempts, key, queue
-        row.priority, row.name, row.submitted_by = priority, name, submitted_by
+        row.priority, row.name = priority, name
+        row.submitted_by, row.approval = submitted_by, Approval.WAITING if needs_approval else None
         session.add(row)
         session.flush()
         ledger.reserve(session, account, row, units, plan.slack)

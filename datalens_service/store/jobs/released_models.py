@@ -6,18 +6,22 @@ not cover it, and whatever its card says is the claim of whoever made it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, Final
 from uuid import uuid4
 
-from sqlalchemy import select
+from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
 from datalens_service.base.errors import NotFound
+from datalens_service.store import removals
 from datalens_service.store.database import Database
 from datalens_service.store.paging import StoredPage, list_page
-from datalens_service.store.rows import copy_row
+from datalens_service.store.removals import RemovalKind
+from datalens_service.store.rows import copy_row, get_or_refuse
 from datalens_service.store.schema.service_tables import CLASSIFIER, GENERATOR, ReleasedModelRow
 from datalens_service.store.schema.tables import JobRow
 
@@ -27,12 +31,29 @@ _PREFIXES: Final = {GENERATOR: "gen", CLASSIFIER: "clf"}
 _ANY_PREFIX: Final = "mod"
 
 
+class Approval(StrEnum):
+    """The decision of a second person about the result of a job; `approvals.py` draws its arrows."""
+
+    WAITING = "waiting"
+    """Nobody has decided."""
+    RELEASED = "released"
+    """It is handed out like that of any job."""
+    WITHHELD = "withheld"
+    """It is handed out to nobody."""
+
+
+HELD: Final = (Approval.WAITING, Approval.WITHHELD)
+"""Decisions by which a result is handed out to nobody."""
+
+
 @dataclass(frozen=True)
 class StoredModel:
     """A released model as it was when it was read.
 
     Attributes:
         job_id: The job that made it; None for an imported one.
+        title: Public name that its owner gave the release; may be empty.
+        license: SPDX id of the terms for whoever gets it by a link, or `other`.
     """
 
     id: str
@@ -43,6 +64,8 @@ class StoredModel:
     sha256: str | None
     created_at: datetime
     kind: str = GENERATOR
+    title: str = ""
+    license: str = "other"
 
     @property
     def imported(self) -> bool:
@@ -103,11 +126,28 @@ def get(database: Database, model_id: str, kind: str = GENERATOR) -> StoredModel
         return StoredModel.from_row(row)
 
 
+def find(database: Database, model_id: str) -> StoredModel:
+    """Return a model of any kind."""
+    with database.session() as session:
+        return StoredModel.from_row(get_or_refuse(session, ReleasedModelRow, model_id, "release"))
+
+
+def describe(database: Database, model_id: str, *, title: str | None = None, license: str | None = None) -> StoredModel:
+    """Give a release its public title and licence; what is None stays as it is."""
+    with database.transaction() as session:
+        row = get_or_refuse(session, ReleasedModelRow, model_id, "release")
+        row.title = row.title if title is None else title
+        row.license = row.license if license is None else license
+        session.flush()
+        return StoredModel.from_row(row)
+
+
 def list_models(
     database: Database, tenant_id: str, *, kind: str | None = None, limit: int = 50, cursor: str | None = None
 ) -> StoredPage[StoredModel]:
-    """Models of a tenant, newest first."""
-    query = select(ReleasedModelRow).where(ReleasedModelRow.tenant_id == tenant_id)
+    """Models of a tenant that nobody holds back, newest first."""
+    held = exists().where(JobRow.id == ReleasedModelRow.job_id, JobRow.approval.in_(HELD))
+    query = select(ReleasedModelRow).where(ReleasedModelRow.tenant_id == tenant_id, ~held)
     if kind is not None:
         query = query.where(ReleasedModelRow.kind == kind)
     with database.session() as session:
@@ -115,8 +155,14 @@ def list_models(
         return list_page(session, query, columns, StoredModel.from_row, limit, cursor)
 
 
-def delete_imported(database: Database, generator_id: str) -> bool:
-    """Forget an imported generator; False for one that a job made, which is a release and stays."""
+def delete_imported(
+    database: Database, generator_id: str, settle: Callable[[Session], None] = lambda _session: None
+) -> bool:
+    """Forget an imported generator and note its files to be removed; False for one that a job made, which stays.
+
+    Args:
+        settle: Called in the transaction that does so.
+    """
     with database.transaction() as session:
         row = session.get(ReleasedModelRow, generator_id)
         if row is None or row.kind != GENERATOR:
@@ -124,4 +170,6 @@ def delete_imported(database: Database, generator_id: str) -> bool:
         if row.job_id is not None:
             return False
         session.delete(row)
+        removals.note(session, RemovalKind.GENERATOR, generator_id)
+        settle(session)
         return True

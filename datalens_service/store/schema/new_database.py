@@ -23,7 +23,7 @@ _REFUSED: Final = {
     "accounts": ("DELETE",),
     "record_fingerprints": ("UPDATE", "DELETE"),
     "aggregates": ("UPDATE",),
-    "audit_entries": ("UPDATE", "DELETE"),
+    "audit_entries": ("UPDATE",),
     "reservations": ("DELETE",),
 }
 _SPEND: Final = "a spend is never taken back"
@@ -37,6 +37,12 @@ _REFUSED_UPDATES: Final = (
         "a limit only rises, and delta stays",
     ),
     (
+        "tenants",
+        "no_hidden_entries",
+        "NEW.audit_base_seq < OLD.audit_base_seq OR NEW.audit_base_seq > NEW.audit_seq",
+        "the beginning of a journal moves forwards only",
+    ),
+    (
         "reservations",
         "no_refund",
         "NEW.charged_units < OLD.charged_units OR (OLD.settled AND NOT NEW.settled) "
@@ -48,6 +54,14 @@ _POSTGRESQL_FUNCTION: Final = (
     "CREATE FUNCTION datalens_refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
     "RAISE EXCEPTION '%: % is not allowed', TG_TABLE_NAME, TG_OP USING ERRCODE = 'integrity_constraint_violation'; "
     "END $$"
+)
+
+_IS_KEPT: Final = "OLD.seq > (SELECT audit_base_seq FROM tenants WHERE id = OLD.tenant_id)"
+"""Entries of an access journal go only behind a beginning that was moved forwards before (`access_log.shorten`)."""
+_POSTGRESQL_JOURNAL: Final = (
+    "CREATE FUNCTION datalens_refuse_kept() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+    f"IF {_IS_KEPT} THEN RAISE EXCEPTION '%: % is not allowed', TG_TABLE_NAME, TG_OP "
+    "USING ERRCODE = 'integrity_constraint_violation'; END IF; RETURN OLD; END $$"
 )
 
 
@@ -70,6 +84,14 @@ def _guard_sqlite(connection: Connection) -> None:
                 f"CREATE TRIGGER {table}_no_{verb.lower()} BEFORE {verb} ON {table} "
                 f"BEGIN SELECT RAISE(ABORT, '{table}: {verb} is not allowed'); END"
             )
+    connection.exec_driver_sql(
+        f"CREATE TRIGGER audit_entries_no_delete BEFORE DELETE ON audit_entries WHEN {_IS_KEPT} "
+        "BEGIN SELECT RAISE(ABORT, 'audit_entries: DELETE is not allowed'); END"
+    )
+    connection.exec_driver_sql(
+        "CREATE TRIGGER tenants_no_delete BEFORE DELETE ON tenants "
+        "BEGIN SELECT RAISE(ABORT, 'tenants: DELETE is not allowed'); END"
+    )
     for table, name, condition, complaint in _REFUSED_UPDATES:
         connection.exec_driver_sql(
             f"CREATE TRIGGER {table}_{name} BEFORE UPDATE ON {table} WHEN {condition} "
@@ -89,6 +111,15 @@ def _guard_postgresql(connection: Connection) -> None:
             connection.exec_driver_sql(
                 f"CREATE TRIGGER {table}_no_truncate BEFORE TRUNCATE ON {table} FOR EACH STATEMENT {refuse}"
             )
+    connection.execute(sa.text(_POSTGRESQL_JOURNAL))
+    connection.exec_driver_sql(
+        "CREATE TRIGGER audit_entries_no_delete BEFORE DELETE ON audit_entries FOR EACH ROW "
+        "EXECUTE FUNCTION datalens_refuse_kept()"
+    )
+    connection.exec_driver_sql(f"CREATE TRIGGER tenants_no_delete BEFORE DELETE ON tenants FOR EACH ROW {refuse}")
+    connection.exec_driver_sql(
+        f"CREATE TRIGGER audit_entries_no_truncate BEFORE TRUNCATE ON audit_entries FOR EACH STATEMENT {refuse}"
+    )
     for table, name, condition, _ in _REFUSED_UPDATES:
         connection.exec_driver_sql(
             f"CREATE TRIGGER {table}_{name} BEFORE UPDATE ON {table} FOR EACH ROW WHEN ({condition}) {refuse}"

@@ -9,6 +9,7 @@ from typing import Any, Final
 from sqlalchemy import CheckConstraint, ForeignKey, Index, String
 from sqlalchemy.orm import Mapped, mapped_column
 
+from datalens_service.proof.hash_chain import GENESIS
 from datalens_service.store.schema.tables import HASH_LENGTH, ID_LENGTH, PRESENT, Base
 
 GENERATOR: Final = "generator"
@@ -75,7 +76,39 @@ class TenantRow(Base):
     name: Mapped[str] = mapped_column(String(200), unique=True)
     audit_seq: Mapped[int] = mapped_column(default=0)
     audit_hash: Mapped[str] = mapped_column(String(HASH_LENGTH))
+    audit_base_seq: Mapped[int] = mapped_column(default=0, server_default="0")
+    """Number of the last entry of its journal that was removed for its age."""
+    audit_base_hash: Mapped[str] = mapped_column(String(HASH_LENGTH), default=GENESIS, server_default=GENESIS)
     created_at: Mapped[datetime] = mapped_column(default=PRESENT)
+    removing_since: Mapped[datetime | None]
+    """Since then, nothing of it works any more, and everything but its budgets leaves."""
+    removed_at: Mapped[datetime | None]
+    receipt: Mapped[dict[str, Any] | None]
+    """Signed once everything has left; before, what there was to be removed."""
+
+
+class RetentionRow(Base):
+    """For how many days things are kept, in a tenant or, where it names none, everywhere; null is for ever."""
+
+    __tablename__ = "retention"
+
+    tenant_id: Mapped[str] = mapped_column(String(ID_LENGTH), primary_key=True)
+    datasets: Mapped[int | None]
+    results: Mapped[int | None]
+    uploads: Mapped[int | None]
+    events: Mapped[int | None]
+    deliveries: Mapped[int | None]
+    journal: Mapped[int | None]
+
+
+class RemovalRow(Base):
+    """Files whose rows are gone and that have to go as well (`store/removals.py`); deleted once they have."""
+
+    __tablename__ = "removals"
+
+    kind: Mapped[str] = mapped_column(String(16), primary_key=True)
+    path: Mapped[str] = mapped_column(String(512), primary_key=True)
+    noted_at: Mapped[datetime] = mapped_column(default=PRESENT)
 
 
 class TenantQuotaRow(Base):
@@ -124,7 +157,10 @@ class AuditEntryRow(Base):
 
 
 class ReleasedModelRow(Base):
-    """A model that a job made, or a generator that somebody brought along; `job_id` is null for the latter."""
+    """A model that a job made, or a generator that somebody brought along; `job_id` is null for the latter.
+
+    `title` and `license` are public: whoever gets the release sees them.
+    """
 
     __tablename__ = "generators"
     __table_args__ = (
@@ -139,7 +175,30 @@ class ReleasedModelRow(Base):
     name: Mapped[str] = mapped_column(String(200))
     card: Mapped[dict[str, Any] | None]
     sha256: Mapped[str | None] = mapped_column(String(HASH_LENGTH))
+    title: Mapped[str] = mapped_column(String(200), default="", server_default="")
+    license: Mapped[str] = mapped_column(String(32), default="other", server_default="other")
     created_at: Mapped[datetime] = mapped_column(default=PRESENT)
+
+
+class ReleaseLinkRow(Base):
+    """An address by which one partner gets one release: the SHA-256 of its secret, and a prefix to find it by.
+
+    `partner` says who that is, for the tenant alone.
+    """
+
+    __tablename__ = "release_links"
+    __table_args__ = (Index(None, "release_id", "created_at", "id"), Index(None, "key_id"))
+
+    id: Mapped[str] = mapped_column(String(ID_LENGTH), primary_key=True)
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id"))
+    release_id: Mapped[str] = mapped_column(ForeignKey("generators.id", ondelete="CASCADE"))
+    key_id: Mapped[str] = mapped_column(ForeignKey("api_keys.id"))
+    partner: Mapped[str] = mapped_column(String(200))
+    prefix: Mapped[str] = mapped_column(String(16), unique=True)
+    sha256: Mapped[str] = mapped_column(String(HASH_LENGTH))
+    created_at: Mapped[datetime] = mapped_column(default=PRESENT)
+    expires_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
 
 
 class ReleasedImageRow(Base):

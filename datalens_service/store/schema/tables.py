@@ -24,6 +24,7 @@ from sqlalchemy import (
     String,
     Text,
     TypeDecorator,
+    false,
     func,
     select,
     text,
@@ -242,7 +243,10 @@ class ReservationRow(Base):
 
 
 class ApiKeyRow(Base):
-    """An API key: its SHA-256 and a prefix to find it by, never the key."""
+    """An API key: its SHA-256 and a prefix to find it by, never the key.
+
+    The role of a steward is that of a consumer with `is_steward`, which earlier versions do not know.
+    """
 
     __tablename__ = "api_keys"
     __table_args__ = (
@@ -253,6 +257,9 @@ class ApiKeyRow(Base):
     id: Mapped[str] = mapped_column(String(ID_LENGTH), primary_key=True)
     tenant_id: Mapped[str] = mapped_column(String(ID_LENGTH), default=DEFAULT_TENANT)
     role: Mapped[str] = mapped_column(String(16), default="owner")
+    is_steward: Mapped[bool] = mapped_column(default=False, server_default=false())
+    made_by: Mapped[str | None] = mapped_column(String(ID_LENGTH))
+    """The key with which it was made; None for one that was made on the machine of the service."""
     scopes: Mapped[str | None]
     requests_per_minute: Mapped[int | None]
     concurrent_requests: Mapped[int | None]
@@ -296,6 +303,11 @@ class JobRow(Base):
     name: Mapped[str] = mapped_column(String(200), default="", server_default="")
     tags: Mapped[list[str]] = mapped_column(default=list, server_default="[]")
     notes: Mapped[str] = mapped_column(Text, default="", server_default="")
+    approval: Mapped[str | None] = mapped_column(String(16))
+    """Decision of a second person about its result; None where nobody decides (`store/jobs/approvals.py`)."""
+    decided_by: Mapped[str | None] = mapped_column(String(ID_LENGTH))
+    decided_at: Mapped[datetime | None]
+    decision_reason: Mapped[str | None] = mapped_column(String(500))
     spec: Mapped[dict[str, Any]]
     format: Mapped[int] = mapped_column(default=JOB_FORMAT, server_default="1")
     """Format of spec and plan; a worker takes jobs of its own format and of earlier ones."""
@@ -334,6 +346,7 @@ class JobRow(Base):
     started_at: Mapped[datetime | None]
     released_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
+    results_removed_at: Mapped[datetime | None]
     reservation: Mapped[ReservationRow] = relationship(
         primaryjoin=lambda: JobRow.id == foreign(ReservationRow.owner_id), lazy="joined", innerjoin=True
     )

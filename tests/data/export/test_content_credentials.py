@@ -51,6 +51,10 @@ def test_the_library_reads_that_a_trained_model_made_a_png(credentials: ContentC
     assert reader.get_validation_state() == "Valid"
 
 
+def test_a_png_grows_by_about_3_kilobytes_as_the_page_says(credentials: ContentCredentials) -> None:
+    assert 2_500 < len(encode_png(IMAGE, credentials)) - len(encode_png(IMAGE)) < 3_500
+
+
 def test_signing_changes_no_pixel_and_keeps_the_xmp(credentials: ContentCredentials) -> None:
     with Image.open(io.BytesIO(encode_png(IMAGE, credentials))) as picture:
         assert np.array_equal(np.asarray(picture), IMAGE)

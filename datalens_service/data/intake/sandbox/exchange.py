@@ -22,6 +22,8 @@ from datalens_service.data.intake.untrusted.validation_errors import BadFile, Un
 from datalens_service.data.notices import Notice, NoticeCode
 
 OUTCOME: Final = "outcome.json"
+MOST_FILE_BYTES: Final = 2 * DEFAULT_LIMITS.uncompressed_bytes
+"""Largest file that any reader needs."""
 OUT_OF_MEMORY: Final = "Reading the file needs more memory than is allowed. Upload fewer or smaller images."
 
 
@@ -31,6 +33,7 @@ class ReadingRequest(Frozen):
     folder: Path
     memory_bytes: int
     cpu_seconds: int
+    file_bytes: int = MOST_FILE_BYTES
 
 
 class FileRequest(ReadingRequest):
@@ -71,7 +74,7 @@ def serve(request: ReadingRequest, read: Callable[[], ReadingOutcome]) -> None:
         request.folder,
         memory_bytes=request.memory_bytes,
         cpu_seconds=request.cpu_seconds,
-        file_bytes=2 * DEFAULT_LIMITS.uncompressed_bytes,
+        file_bytes=request.file_bytes,
         readable=request.path if isinstance(request, FileRequest) else None,
     )
     try:

@@ -1,6 +1,7 @@
-"""Reading of a stranger's file in a process of its own, which is killed when it takes too long."""
+"""Reading of a stranger's file in a process of its own, which is killed when it takes too long or too much room."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -21,7 +22,14 @@ from datalens_service.data.intake.readers.base import check_class_names
 from datalens_service.data.intake.reading_choices import AS_IT_IS, ReadingChoices
 from datalens_service.data.intake.sandbox.decode import RECORDS, RecordsRequest
 from datalens_service.data.intake.sandbox.decode_images import IMAGES, ImagesRequest
-from datalens_service.data.intake.sandbox.exchange import OUT_OF_MEMORY, OUTCOME, Counts, ReadingOutcome, ReadingRequest
+from datalens_service.data.intake.sandbox.exchange import (
+    MOST_FILE_BYTES,
+    OUT_OF_MEMORY,
+    OUTCOME,
+    Counts,
+    ReadingOutcome,
+    ReadingRequest,
+)
 from datalens_service.data.intake.stored_dataset import load_dataset
 from datalens_service.data.intake.untrusted.validation_errors import BadFile
 from datalens_service.data.notices import Notice
@@ -31,18 +39,30 @@ PRIVATE_READS = ("reading the upload",)
 _DATASET: Final = "datalens_service.data.intake.sandbox.decode"
 _IMAGES: Final = "datalens_service.data.intake.sandbox.decode_images"
 _OUTCOME_BYTES: Final = 2**22
-_POLL_SECONDS: Final = 0.5
+_POLL_SECONDS: Final = 0.1
 _PASSED_ON: Final = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "SYSTEMROOT")
 BROKEN: Final = "The file could not be read: it breaks the program that reads it. Create it again."
 TOO_SLOW: Final = "Reading the file took too long. Upload fewer or smaller images."
+NO_ROOM: Final = (
+    "The images of this file need more room than the disk of the service has. Upload fewer or smaller images, or ask "
+    "the operator for room."
+)
 
 
 @dataclass(frozen=True)
 class Confinement:
-    """Limits of the process; `seconds` until it is killed, of the clock and of the processor."""
+    """Limits of the process.
+
+    Attributes:
+        seconds: Until it is killed, of the clock and of the processor.
+        file_bytes: Largest file that it may write.
+        spare_bytes: Room that it has to leave on the disk, or is killed; one file alone cannot take it.
+    """
 
     memory_bytes: int
     seconds: int
+    file_bytes: int = MOST_FILE_BYTES
+    spare_bytes: int = 0
 
 
 class Refused(InvalidDataset):
@@ -107,9 +127,9 @@ def decode(
         choices=choices,
         memory_bytes=confinement.memory_bytes,
         cpu_seconds=confinement.seconds,
+        file_bytes=min(confinement.file_bytes, MOST_FILE_BYTES),
     )
-    status = _run(request, confinement.seconds, stopping)
-    outcome = _outcome(folder, status)
+    outcome = _outcome(folder, _run(request, confinement, stopping), confinement)
     if outcome.refusal is not None and outcome.problem == PersonsInBothSplits.slug:
         raise RefusedForPersons(outcome)
     if outcome.refusal is not None or outcome.format not in READERS or outcome.counts is None:
@@ -147,8 +167,9 @@ def decode_images(path: Path, folder: Path, confinement: Confinement, most_image
         most_images=most_images,
         memory_bytes=confinement.memory_bytes,
         cpu_seconds=confinement.seconds,
+        file_bytes=min(confinement.file_bytes, MOST_FILE_BYTES),
     )
-    outcome = _outcome(folder, _run(request, confinement.seconds, lambda: False, _IMAGES))
+    outcome = _outcome(folder, _run(request, confinement, lambda: False, _IMAGES), confinement)
     images = folder / IMAGES
     if outcome.refusal is not None or images.is_symlink() or not images.is_file():
         raise Refused(outcome)
@@ -162,14 +183,15 @@ def run_confined(request: ReadingRequest, seconds: int, program: str, attachment
         Refused: Its input cannot be used.
         InsufficientStorage: The disk did not take its results.
     """
-    outcome = _outcome(request.folder, _run(request, seconds, lambda: False, program, attachment))
+    confinement = Confinement(request.memory_bytes, seconds)
+    outcome = _outcome(request.folder, _run(request, confinement, lambda: False, program, attachment), confinement)
     if outcome.refusal is not None:
         raise Refused(outcome)
 
 
 def _run(
     request: ReadingRequest,
-    seconds: int,
+    confinement: Confinement,
     stopping: Callable[[], bool],
     program: str = _DATASET,
     attachment: bytes = b"",
@@ -186,7 +208,7 @@ def _run(
         start_new_session=True,
     ) as process:
         try:
-            return _waited(process, request, seconds, stopping, attachment)
+            return _waited(process, request, confinement, stopping, attachment)
         finally:
             process.kill()
 
@@ -194,7 +216,7 @@ def _run(
 def _waited(
     process: subprocess.Popen[bytes],
     request: ReadingRequest,
-    seconds: int,
+    confinement: Confinement,
     stopping: Callable[[], bool],
     attachment: bytes,
 ) -> int:
@@ -203,13 +225,15 @@ def _waited(
         if pipe is not None:
             pipe.write(request.model_dump_json().encode() + b"\n")
             pipe.write(attachment)
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + confinement.seconds
     while time.monotonic() < deadline:
         try:
             return process.wait(_POLL_SECONDS)
         except subprocess.TimeoutExpired:
             if stopping():
                 raise StoreUnavailable("The service stops; the upload is read when it has started again.") from None
+            if shutil.disk_usage(request.folder).free < confinement.spare_bytes:
+                raise Refused(ReadingOutcome(refusal=NO_ROOM)) from None
     raise Refused(ReadingOutcome(refusal=TOO_SLOW))
 
 
@@ -221,9 +245,12 @@ def _environment(folder: Path) -> dict[str, str]:
     return passed_on | single | fixed
 
 
-def _outcome(folder: Path, status: int) -> ReadingOutcome:
+def _outcome(folder: Path, status: int, confinement: Confinement) -> ReadingOutcome:
     path = folder / OUTCOME
     if status == os.EX_IOERR:
+        if 0 < confinement.spare_bytes <= shutil.disk_usage(folder).free:
+            # The disk takes more: it was the largest file that is allowed.
+            raise Refused(ReadingOutcome(refusal=NO_ROOM))
         raise InsufficientStorage("The records could not be kept; free the disk of ⟦DATALENS_DATA_DIR⟧.")
     try:
         if path.is_symlink() or path.stat().st_size > _OUTCOME_BYTES:

@@ -1,0 +1,113 @@
+"""`datalens tenants export` and `remove`: what a tenant owns as one archive, and its removal with a receipt."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from datalens_service.base.errors import InvalidInput
+from datalens_service.cli import options, output
+from datalens_service.cli.commands.keys import open_database
+from datalens_service.cli.new_file import new_file
+from datalens_service.cli.service import load_service_settings
+
+if TYPE_CHECKING:
+    from datalens_service.base.settings import Settings
+    from datalens_service.store.access.tenants import Tenant
+    from datalens_service.store.database import Database
+
+PRIVATE_READS = ("reading the upload", "attacks")
+
+_LOOK_SECONDS: Final = 1.0
+
+Named = Annotated[str, typer.Argument(help="Name or id of the tenant.", metavar="TENANT")]
+
+
+def export(
+    tenant: Named,
+    out: Annotated[Path, typer.Option("--out", help="File of the archive, for example lab.tar.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace a file of this name.")] = False,
+    data_dir: options.DataDir = options.DEFAULT_DATA_DIR,
+    as_json: options.AsJson = False,
+) -> None:
+    """Write everything that a tenant owns into one tar archive: private records, results, reports, journal, budgets.
+
+    README.txt in it says what lies where; `sha256sum -c SHA256SUMS` checks it. Take care of it as of the records.
+    """
+    from datalens_service.services import tenant_export
+    from datalens_service.store.access import tenants
+    from datalens_service.store.datasets.artifacts import ArtifactStore
+
+    settings = load_service_settings(data_dir)
+    with open_database(data_dir) as database:
+        found = tenants.find(database, tenant)
+        artifacts = ArtifactStore(database, settings.data_dir, settings.artifact_url)
+        with new_file(out, force=force) as path, path.open("xb") as file:
+            sums = tenant_export.export_tenant(database, artifacts, settings, found, file)
+    shown = {"tenant_id": found.id, "file": str(out), "files": len(sums), "bytes": out.stat().st_size}
+    output.show(shown, f"{out}: {len(sums):,} files of {found.name}", as_json=as_json)
+
+
+def remove(
+    tenant: Named,
+    yes: options.Yes = False,
+    out: Annotated[Path | None, typer.Option("--out", help="File of the receipt; left out, it is printed.")] = None,
+    data_dir: options.DataDir = options.DEFAULT_DATA_DIR,
+    as_json: options.AsJson = False,
+) -> None:
+    """Remove a tenant: keys, sessions, persons, data sets, results and files. Its budgets stay spent.
+
+    Says what leaves and asks for the name once more. Jobs are cancelled and waited for. Repeat it if it is interrupted,
+    or leave the rest to the service. Prints the signed receipt, which `datalens verify` checks.
+    """
+    from datalens_service.services import tenant_removal
+    from datalens_service.store.access import tenants
+
+    settings = load_service_settings(data_dir)
+    with open_database(data_dir) as database:
+        found = tenants.find(database, tenant)
+        if found.removing_since is None:
+            with database.session() as session:
+                leaving = tenant_removal.take_stock(session, found.id)
+            counted = {name: len(value) if isinstance(value, tuple) else value for name, value in leaving}
+            output.say("\n".join(f"{name}: {count:,}" for name, count in counted.items()))
+            _confirm_name(found.name, yes=yes)
+            tenant_removal.begin(database, found.id, actor="local")
+        receipt = _wait_for_removal(database, settings, found).receipt or {}
+    text = json.dumps(receipt, ensure_ascii=False, indent=2)
+    if out is not None:
+        with new_file(out, force=False) as path:
+            path.write_text(text)
+        text = f"{found.name} is removed; the receipt is {out}"
+    output.show(receipt, text, as_json=as_json)
+
+
+def _wait_for_removal(database: Database, settings: Settings, tenant: Tenant) -> Tenant:
+    from datalens_service.services import tenant_removal
+    from datalens_service.store.datasets.artifacts import ArtifactStore
+
+    artifacts = ArtifactStore(database, settings.data_dir, settings.artifact_url)
+    while (removed := tenant_removal.proceed(database, artifacts, settings, tenant.id)) is None:
+        output.say("A job has not ended yet; waiting for it.")
+        time.sleep(_LOOK_SECONDS)
+    return removed
+
+
+def _confirm_name(name: str, *, yes: bool) -> None:
+    """Ask for the name of the tenant.
+
+    Raises:
+        InvalidInput: It is another, or there is nobody to ask.
+    """
+    if yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise InvalidInput("Nobody can answer here, so nothing was done: add --yes if you mean it.")
+    typer.echo(f"Nobody can bring this back. Type the name of the tenant ({name}) to remove it: ", nl=False, err=True)
+    if sys.stdin.readline().strip() != name:
+        raise InvalidInput("This is not its name, so nothing was done.")
