@@ -82,7 +82,7 @@ def _build_resnet(weights: Weights, _side: int) -> nn.Module:
         inner, of_group = weights["layer1.0.conv2.weight"].shape[:2]
         groups, width = inner // of_group, of_group
     blocks = [_count(weights, f"layer{stage}.{{}}.conv1.weight") for stage in (1, 2, 3, 4)]
-    network = ResNet(block, blocks, groups=groups, width_per_group=width)
+    network: nn.Module = ResNet(block, blocks, groups=groups, width_per_group=width)
     network.fc = nn.Identity()
     network.load_state_dict({name: value for name, value in weights.items() if not name.startswith("fc.")})
     return network
@@ -94,8 +94,8 @@ def _build_convnext(weights: Weights, _side: int) -> nn.Module:
     widths = [len(weights[f"features.{stage}.0.block.0.weight"]) for stage in stages]
     blocks = [_count(weights, f"features.{stage}.{{}}.block.0.weight") for stage in stages]
     settings = [CNBlockConfig(*one) for one in zip(widths, [*widths[1:], None], blocks, strict=True)]
-    network = ConvNeXt(settings)
-    network.classifier[2] = nn.Identity()
+    network: nn.Module = ConvNeXt(settings)
+    network.set_submodule("classifier.2", nn.Identity())
     network.load_state_dict({name: value for name, value in weights.items() if not name.startswith("classifier.2.")})
     return network
 

@@ -54,7 +54,7 @@ def _read_checkpoint(path: Path) -> Mapping[str, Any]:
     if not isinstance(found, Mapping):
         return {}
     inner = next((found[group] for group in _GROUPS if isinstance(found.get(group), Mapping)), found)
-    return inner  # type: ignore[no-any-return]
+    return inner
 
 
 def _strip_prefixes(name: str) -> str:
