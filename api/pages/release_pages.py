@@ -8,7 +8,7 @@ from datalens_service.api.deps import After, ObjectId, ServicesDep
 from datalens_service.api.pages.views.rendering import RELEASES, PageRoute, VisitorDep
 from datalens_service.data.export import WRITERS
 from datalens_service.data.export.licence import LICENCES
-from datalens_service.services.releases import read_release
+from datalens_service.services.releases import read_release, read_releases
 from datalens_service.store.access import release_links
 from datalens_service.store.jobs import released_models
 
@@ -23,7 +23,7 @@ def releases_page(visitor: VisitorDep, services: ServicesDep, after: After = Non
     page = released_models.list_models(services.database, visitor.tenant_id, limit=_PAGE_SIZE, cursor=after)
     return visitor.page(
         "releases",
-        releases=[read_release(services.database, services.artifacts, one) for one in page.items],
+        releases=read_releases(services.database, services.artifacts, page.items),
         next_cursor=page.next_cursor,
         first_page=after is None,
         formats=list(WRITERS.values()),

@@ -19,7 +19,7 @@ from datalens_service.api.schemas.releases import (
     ReleaseRead,
 )
 from datalens_service.base.errors import StateConflict
-from datalens_service.services.releases import read_release
+from datalens_service.services.releases import read_release, read_releases
 from datalens_service.store.access import release_links
 from datalens_service.store.jobs import released_models
 from datalens_service.store.jobs.released_models import StoredModel
@@ -36,7 +36,8 @@ router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["releases"])
 def list_releases(services: ServicesDep, key: Caller, limit: Limit = 20, after: After = None) -> Page[ReleaseRead]:
     """Generators and classifiers of all jobs, and imported generators, with what each is and promises."""
     page = released_models.list_models(services.database, key.tenant_id, limit=limit, cursor=after)
-    return Page.build(page, (_read(services, model) for model in page.items))
+    read = read_releases(services.database, services.artifacts, page.items)
+    return Page.build(page, map(ReleaseRead.from_release, read))
 
 
 @router.get(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -16,6 +17,7 @@ from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.artifacts import Artifact, ArtifactStore
 from datalens_service.store.jobs import jobs
+from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.jobs.released_models import CLASSIFIER, StoredModel
 
 SAMPLES: Final = "samples.png"
@@ -49,13 +51,31 @@ class Release:
 
 def read_release(database: Database, artifacts: ArtifactStore, model: StoredModel) -> Release:
     """Return a model as anybody may see it."""
-    if model.job_id is None:
-        schema = Schema.model_validate((model.card or {})["schema"])
-        return _build(model, schema, ReleaseSummary(), "", frozenset(), USUAL_IMAGES)
-    job = jobs.get(database, model.job_id)
-    schema = datasets.get(database, job.dataset_id).schema
+    return read_releases(database, artifacts, [model])[0]
+
+
+def read_releases(database: Database, artifacts: ArtifactStore, models: Sequence[StoredModel]) -> list[Release]:
+    """Return models as anybody may see them, by as many statements for many as for one."""
+    made = jobs.get_all(database, [model.job_id for model in models if model.job_id is not None])
+    schemas = datasets.get_all(database, {job.dataset_id for job in made.values()})
+    files: dict[str, dict[str, Artifact]] = {job_id: {} for job_id in made}
+    for file in artifacts.list_releasable(made):
+        files[file.job_id][file.name] = file
+    return [
+        _read_imported(model)
+        if model.job_id is None
+        else _read_made(model, made[model.job_id], schemas[made[model.job_id].dataset_id].schema, files[model.job_id])
+        for model in models
+    ]
+
+
+def _read_imported(model: StoredModel) -> Release:
+    schema = Schema.model_validate((model.card or {})["schema"])
+    return _build(model, schema, ReleaseSummary(), "", frozenset(), USUAL_IMAGES)
+
+
+def _read_made(model: StoredModel, job: Job, schema: Schema, public: dict[str, Artifact]) -> Release:
     price = PlanSummary.model_validate(job.price)
-    public = {file.name: file for file in artifacts.list_artifacts(job.id) if file.releasable}
     return _build(
         model,
         schema,

@@ -170,7 +170,7 @@ def test_the_earlier_name_of_the_count_is_taken(client: TestClient, job_id: str)
     hint = client.get(f"/v1/jobs/{job_id}/synthetic", params={"number": 6}).json()["detail"]
     assert "Known here: classes, format, per_class, seed, synthetic_images." in hint
     counting = [route for route in routes(client.app) if "synthetic_images" in list_parameters(route)]
-    assert len(counting) == 3
+    assert len(counting) == 5
     for route in counting:
         address = re.sub(r"{\w+}", "x", route.path)
         assert "no parameter of this name" not in client.get(address, params={"n": 6}).text

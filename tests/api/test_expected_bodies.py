@@ -115,7 +115,9 @@ def called(route: APIRoute) -> str:
 
 def ask(client: TestClient, route: APIRoute, **query: str) -> Any:
     address = re.sub(r"\{\w+\}", "x", route.path)
-    return client.request(min(route.methods), address, params=query, follow_redirects=False)
+    accepted = "application/json" if route.include_in_schema else "text/html"
+    headers = {"Accept": accepted}
+    return client.request(min(route.methods), address, params=query, headers=headers, follow_redirects=False)
 
 
 def test_unknown_parameters_are_refused(client: TestClient) -> None:

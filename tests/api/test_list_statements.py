@@ -23,8 +23,8 @@ ROWS = (3, 30)
 OF_ONE = ("/datasets/ds_1", "/datasets/ds_1/new-job", "/jobs/job_1_0", "/jobs/compare?job=job_1_0&job=job_0_0")
 NO_PAGES = {"/jobs/compare", "/sign-in/oidc", "/sign-in/oidc/callback"}
 """Need a choice, or a provider."""
-MORE = {"/jobs": 25 - 4, "/releases": 3 * (10 - 4)}
-"""A page has 25 reports, which are files, and ten releases with what hangs on each; with few rows, four."""
+MORE = {"/jobs": 25 - 4}
+"""A page has 25 reports, which are files; with few rows, four."""
 
 
 def address(path: str) -> str:

@@ -204,6 +204,7 @@ def test_keys_are_made_shown_once_and_revoked(owner: Visitor) -> None:
     expect(page.locator("#secret-made")).to_be_hidden()
     page.get_by_role("button", name="Revoke Maria…").click()
     page.get_by_role("button", name="Revoke", exact=True).click()
+    page.get_by_role("link", name="1 revoked or expired").click()
     expect(page.get_by_role("row", name="Maria")).to_contain_text("Revoked")
 
 

@@ -45,10 +45,11 @@ def test_exit_codes_are_documented(datalens: Run) -> None:
 ERRORS = {
     1: "ContributionFailed DatalensError FileDamaged JobStopped LedgerCorrupt OutOfMemory ReportIncomplete StaleLease",
     2: "CheckpointMismatch ChecksumMismatch InfeasiblePlan InvalidDataset InvalidDelta InvalidInput InvalidSpec "
-    "LowUtility PersonsInBothSplits ProtocolMismatch QuotaExceeded StateConflict UploadLocked UploadOffsetMismatch",
+    "LowUtility PersonsInBothSplits ProtocolMismatch QuotaExceeded StateConflict UnreachableAccuracy UploadLocked "
+    "UploadOffsetMismatch",
     3: "BudgetExceeded",
     4: "Forbidden NotFound Unauthorized",
-    5: "InsufficientStorage RankLost RateLimited StoreUnavailable WorkerUnavailable",
+    5: "GpuMemoryTaken InsufficientStorage RankLost RateLimited StoreUnavailable WorkerUnavailable",
 }
 
 

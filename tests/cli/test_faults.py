@@ -33,6 +33,7 @@ PLACES: dict[tuple[str, str], tuple[str, ...]] = {
         *("train", "--data", "records.npz", "--confirm-classes", *TRAIN, "--out", "new", "--public-data", "@"),
     ),
     ("plan", "--data"): ("plan", "--epsilon", "1", "--data", "@"),
+    ("plan", "--public-data"): ("plan", "--epsilon", "1", "--data", "records.npz", "--public-data", "@"),
     ("predict", "images"): ("predict", "job_1", "@", *NOBODY),
     ("individual-epsilon", "image"): ("individual-epsilon", "job_1", "@", "--label", "0", *NOBODY),
     ("prepare", "source"): ("prepare", "@", "--size", "8", "--out", "new.npz"),
@@ -40,6 +41,10 @@ PLACES: dict[tuple[str, str], tuple[str, ...]] = {
     ("audit", "--data"): ("audit", "--epsilon", "1", "--data", "@"),
     ("audit", "--picture"): ("audit", "--epsilon", "1", "--data", "file", "--attack", "inversion", "--picture", "@"),
     ("verify", "proof"): ("verify", "@"),
+    ("verify", "--release"): ("verify", "images/a/1.png", "--release", "@"),
+    ("verify", "--authority"): ("verify", "images/a/1.png", "--authority", "@"),
+    ("jobs evidence", "--out"): ("jobs", "evidence", "job_1", "--out", "@", *NOBODY),
+    ("jobs registry", "--out"): ("jobs", "registry", "job_1", "--out", "@", *NOBODY),
     ("jobs download", "--out"): ("jobs", "download", "job_1", "--out", "@", *NOBODY),
     ("jobs report", "--out"): ("jobs", "report", "job_1", "--out", "@", *NOBODY),
     ("jobs push", "--folder"): ("jobs", "push", "job_1", "--folder", "@", *NOBODY),
@@ -52,6 +57,14 @@ PLACES: dict[tuple[str, str], tuple[str, ...]] = {
     ("tenants create", "--data-dir"): ("tenants", "create", "x", "--data-dir", "@"),
     ("tenants list", "--data-dir"): ("tenants", "list", "--data-dir", "@"),
     ("tenants quotas", "--data-dir"): ("tenants", "quotas", "tn_x", "--data-dir", "@"),
+    ("tenants export", "--data-dir"): ("tenants", "export", "tn_x", "--out", "new.tar", "--data-dir", "@"),
+    ("tenants export", "--out"): ("tenants", "export", "default", "--out", "@"),
+    ("tenants remove", "--data-dir"): ("tenants", "remove", "tn_x", "--yes", "--data-dir", "@"),
+    ("tenants remove", "--out"): ("tenants", "remove", "tn_x", "--yes", "--out", "@"),
+    ("retention show", "--data-dir"): ("retention", "show", "--data-dir", "@"),
+    ("retention set", "--data-dir"): ("retention", "set", "--yes", "--data-dir", "@"),
+    ("retention preview", "--data-dir"): ("retention", "preview", "--data-dir", "@"),
+    ("journal verify", "--data-dir"): ("journal", "verify", "--data-dir", "@"),
     # Not declared as paths, because each may be something else as well.
     ("predict", "model"): ("predict", "@.safetensors", "records.npz"),
     ("individual-epsilon", "job"): ("individual-epsilon", "@.safetensors", "images/a/1.png", "--label", "0"),
@@ -125,7 +138,8 @@ def test_a_path_that_cannot_be_used_is_one_sentence(datalens: Run, folder: Path,
 
 def test_a_folder_where_a_file_is_wanted_is_one_sentence(datalens: Run, folder: Path) -> None:
     (folder / "folder.safetensors").mkdir()
-    for place in PLACES.keys() - {("serve", "--data-dir")}:
+    # An archive of a release may be a folder.
+    for place in PLACES.keys() - {("serve", "--data-dir"), ("verify", "--release")}:
         result = datalens(*(part.replace("@", "folder") for part in PLACES[place]), "--json")
         assert isinstance(result.exception, SystemExit | None), (place, result.exception)
         if result.exit_code != 0:

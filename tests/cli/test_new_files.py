@@ -49,6 +49,10 @@ REQUESTS: dict[Writer, tuple[str, ...]] = {
     Writer("datasets preview", "--out"): ("datasets", "preview", "ds_1"),
     Writer("jobs report", "--out"): ("jobs", "report", "job_1"),
     Writer("jobs download", "--out"): ("jobs", "download", "job_1"),
+    Writer("jobs evidence", "--out"): ("jobs", "evidence", "job_1"),
+    Writer("jobs registry", "--out"): ("jobs", "registry", "job_1"),
+    Writer("tenants export", "--out"): ("tenants", "export", "default"),
+    Writer("tenants remove", "--out"): ("tenants", "remove", "default", "--yes"),
 }
 """Nobody answers these: a name that is taken is refused before anybody is asked."""
 
@@ -63,6 +67,8 @@ DEFAULTS = {
     ("jobs", "download", "job_1", "--format", "onnx"): "job_1-classifier.onnx",
     ("jobs", "download", "job_1", "--format", "safetensors", "--bundle"): "job_1-classifier.zip",
     ("jobs", "download", "job_1", "--file", "card.json"): "job_1-card.json",
+    ("jobs", "evidence", "job_1"): "job_1-evidence.html",
+    ("jobs", "registry", "job_1"): "job_1-registry.yaml",
 }
 
 

@@ -60,7 +60,7 @@ def test_what_is_there_at_the_end(datalens_json: Json, npz: Path, tmp_path: Path
     assert 1.99 < outcome["privacy"]["epsilon_spent"] <= 2
     assert outcome["measures"] == []
     owners = {name for name, audience in outcome["audiences"].items() if audience == "owner"}
-    assert owners == {"report.json", "report.html", "account-proof.json"}
+    assert owners == {"report.json", "report.html", "evidence.html", "account-proof.json"}
     assert outcome["audiences"].keys() == outcome["files"].keys()
     assert all((tmp_path / path).stat().st_size > 0 for path in outcome["files"].values())
     with np.load(tmp_path / outcome["files"]["synthetic.npz"], allow_pickle=False) as synthetic:

@@ -33,7 +33,7 @@ def nothing_left(disk: SmallDisk) -> int:
     return 0 if disk.real else -LIMIT_BYTES
 
 
-@pytest.mark.parametrize("file", [0, 1, 3, 5])
+@pytest.mark.parametrize("file", [0, 1, 3, 5, 8])
 def test_a_job_that_finds_no_room_for_its_files_is_resumed_and_pays_once(
     deployment: Deployment, disk: SmallDisk, file: int
 ) -> None:
@@ -57,7 +57,7 @@ def test_a_job_that_finds_no_room_for_its_files_is_resumed_and_pays_once(
 
     assert (ended.state, ended.error) == (JobState.SUCCEEDED, None)
     assert ended.charged_units == charged == deployment.statement(job).charged_units
-    assert len(deployment.artifacts.list_artifacts(job.id)) == 10
+    assert len(deployment.artifacts.list_artifacts(job.id)) == 14
 
 
 def test_a_job_is_not_begun_on_a_full_disk(deployment: Deployment, disk: SmallDisk) -> None:

@@ -56,7 +56,7 @@ def plan(
     method or preset on that data set. With --accuracy as well: the least ε that is expected to reach it.
     """
     if planned.epsilon is None and (accuracy is None or data is None):
-        raise InvalidSpec("Name --epsilon, or --data and the --accuracy that is wanted.")
+        raise typer.BadParameter("Name it, or --data and the --accuracy that is wanted.", param_hint="--epsilon")
     spec_options = SpecOptions(**{**vars(planned), "epsilon": planned.epsilon or _USUAL_EPSILON}).with_encoders(
         _read_encoder
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -30,8 +31,8 @@ Named = Annotated[str, typer.Argument(help="Name or id of the tenant.", metavar=
 
 def export(
     tenant: Named,
-    out: Annotated[Path, typer.Option("--out", help="File of the archive, for example lab.tar.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace a file of this name.")] = False,
+    out: Annotated[Path, typer.Option("--out", help="File of the archive, for example lab.tar.", dir_okay=False)],
+    force: options.Force = False,
     data_dir: options.DataDir = options.DEFAULT_DATA_DIR,
     as_json: options.AsJson = False,
 ) -> None:
@@ -44,11 +45,10 @@ def export(
     from datalens_service.store.datasets.artifacts import ArtifactStore
 
     settings = load_service_settings(data_dir)
-    with open_database(data_dir) as database:
+    with new_file(out, force=force) as path, open_database(data_dir) as database, path.open("xb") as file:
         found = tenants.find(database, tenant)
         artifacts = ArtifactStore(database, settings.data_dir, settings.artifact_url)
-        with new_file(out, force=force) as path, path.open("xb") as file:
-            sums = tenant_export.export_tenant(database, artifacts, settings, found, file)
+        sums = tenant_export.export_tenant(database, artifacts, settings, found, file)
     shown = {"tenant_id": found.id, "file": str(out), "files": len(sums), "bytes": out.stat().st_size}
     output.show(shown, f"{out}: {len(sums):,} files of {found.name}", as_json=as_json)
 
@@ -56,7 +56,10 @@ def export(
 def remove(
     tenant: Named,
     yes: options.Yes = False,
-    out: Annotated[Path | None, typer.Option("--out", help="File of the receipt; left out, it is printed.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="File of the receipt; left out, it is printed.", dir_okay=False)
+    ] = None,
+    force: options.Force = False,
     data_dir: options.DataDir = options.DEFAULT_DATA_DIR,
     as_json: options.AsJson = False,
 ) -> None:
@@ -65,6 +68,18 @@ def remove(
     Says what leaves and asks for the name once more. Jobs are cancelled and waited for. Repeat it if it is interrupted,
     or leave the rest to the service. Prints the signed receipt, which `datalens verify` checks.
     """
+    # A name that is taken is refused before anything leaves.
+    with nullcontext() if out is None else new_file(out, force=force) as path:
+        name, receipt = _remove(tenant, data_dir, yes=yes)
+        text = json.dumps(receipt, ensure_ascii=False, indent=2)
+        if path is not None:
+            path.write_text(text)
+            text = f"{name} is removed; the receipt is {out}"
+    output.show(receipt, text, as_json=as_json)
+
+
+def _remove(tenant: str, data_dir: Path, *, yes: bool) -> tuple[str, dict[str, Any]]:
+    """Remove a tenant once its name is typed again; return name and receipt."""
     from datalens_service.services import tenant_removal
     from datalens_service.store.access import tenants
 
@@ -78,13 +93,7 @@ def remove(
             output.say("\n".join(f"{name}: {count:,}" for name, count in counted.items()))
             _confirm_name(found.name, yes=yes)
             tenant_removal.begin(database, found.id, actor="local")
-        receipt = _wait_for_removal(database, settings, found).receipt or {}
-    text = json.dumps(receipt, ensure_ascii=False, indent=2)
-    if out is not None:
-        with new_file(out, force=False) as path:
-            path.write_text(text)
-        text = f"{found.name} is removed; the receipt is {out}"
-    output.show(receipt, text, as_json=as_json)
+        return found.name, _wait_for_removal(database, settings, found).receipt or {}
 
 
 def _wait_for_removal(database: Database, settings: Settings, tenant: Tenant) -> Tenant:

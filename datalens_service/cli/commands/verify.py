@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.text import Text
 
+from datalens_service.base.errors import InvalidInput
 from datalens_service.cli.failures import ExitCode
 from datalens_service.cli.options import refuse_unused
 from datalens_service.cli.service import SERVICE, Service
@@ -76,7 +77,7 @@ def verify(
 
     if can_be_marked(proof):
         refuse_unused(context, "key", why="is about proofs and reports")
-        trusted = None if authority is None else authority.read_text()
+        trusted = None if authority is None else _read_certificates(authority)
         where = WhereToLook(release, trusted, _build_look_up(service) if ask_service else None)
         marks = find_marks(proof, where)
         service.show(marks, _render_marks(marks))
@@ -88,6 +89,22 @@ def verify(
     service.show(verdict, _render_verdict(verdict, vouched=key is not None))
     if not verdict.holds:
         raise typer.Exit(ExitCode.JOB_FAILED)
+
+
+def _read_certificates(path: Path) -> str:
+    """Read certificates as PEM.
+
+    Raises:
+        InvalidInput: The file has none.
+    """
+    from cryptography.x509 import load_pem_x509_certificates
+
+    content = path.read_bytes()
+    try:
+        load_pem_x509_certificates(content)
+    except ValueError:
+        raise InvalidInput(f"{path} is no PEM file with certificates.") from None
+    return content.decode("ascii", "replace")
 
 
 def _build_look_up(service: Service) -> LookUp:

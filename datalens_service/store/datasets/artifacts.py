@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -135,6 +135,12 @@ class ArtifactStore:
         with self._database.session() as session:
             rows = session.scalars(select(ArtifactRow).where(ArtifactRow.job_id == job_id).order_by(ArtifactRow.name))
             return tuple(self._artifact(row) for row in rows)
+
+    def list_releasable(self, job_ids: Iterable[str]) -> tuple[Artifact, ...]:
+        """Return the files of some jobs that anybody may get."""
+        query = select(ArtifactRow).where(ArtifactRow.job_id.in_(job_ids), ArtifactRow.releasable)
+        with self._database.session() as session:
+            return tuple(self._artifact(row) for row in session.scalars(query))
 
     def keep_public(self, name: str, content: bytes) -> str:
         """Store a file that somebody declared public, for whoever names its SHA-256, which is returned."""

@@ -227,6 +227,13 @@ def read(session: Session, dataset_id: str) -> StoredDataset:
     return StoredDataset.from_row(_row(session, dataset_id))
 
 
+def get_all(database: Database, dataset_ids: Iterable[str]) -> dict[str, StoredDataset]:
+    """Return data sets by their ids, deleted ones included."""
+    query = select(DatasetRow).where(DatasetRow.id.in_(dataset_ids))
+    with database.session() as session:
+        return {row.id: StoredDataset.from_row(row) for row in session.scalars(query)}
+
+
 def read_names(database: Database, dataset_ids: Iterable[str]) -> dict[str, str]:
     """Names of data sets by their ids."""
     query = select(DatasetRow.id, DatasetRow.name).where(DatasetRow.id.in_(dataset_ids))

@@ -26,6 +26,7 @@ The database is the truth; a message to a worker carries the id and nothing else
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -227,6 +228,13 @@ def get(database: Database, job_id: str) -> Job:
     """Return the job with this id."""
     with database.session() as session:
         return Job.from_row(ledger.job_row(session, job_id))
+
+
+def get_all(database: Database, job_ids: Iterable[str]) -> dict[str, Job]:
+    """Return jobs by their ids."""
+    query = select(JobRow).where(JobRow.id.in_(job_ids))
+    with database.session() as session:
+        return {row.id: Job.from_row(row) for row in session.scalars(query)}
 
 
 def get_plan(database: Database, job_id: str) -> Plan | None:
