@@ -3,7 +3,8 @@
 The address is the secret, so no answer here tells it to other sites, or is kept by caches (`api/http/middleware.py`).
 """
 
-from collections.abc import Generator
+from collections.abc import AsyncGenerator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -12,6 +13,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from datalens_service.api.deps import Services, ServicesDep
 from datalens_service.api.http.file_responses import file_response
 from datalens_service.api.http.middleware import SHARED
+from datalens_service.api.http.threads import run_in_thread
 from datalens_service.api.pages.views.rendering import SharedRoute, page
 from datalens_service.api.released_jobs import FileName, SelectionDep, images_file, stored_file
 from datalens_service.base.errors import NotFound, StateConflict, Unauthorized
@@ -45,24 +47,30 @@ class Shared:
         access_log.note(self.database, link.tenant_id, actor=link.id, action=action, object_id=link.release_id)
 
 
-def open_link(secret: str, request: Request, services: ServicesDep) -> Generator[Shared]:
+async def open_link(secret: str, request: Request, services: ServicesDep) -> AsyncGenerator[Shared]:
     """Find what a link opens: here is the one door.
 
     Raises:
         NotFound: It is unknown, has ended, or its release was withheld; nothing tells which.
         RateLimited: It is used too often, or its address tries too many wrong ones.
     """
+    # In flight until the block is left, which waits for nothing and needs no thread.
+    with ExitStack() as in_flight:
+        yield await run_in_thread(_admit, in_flight, secret, request, services)
+
+
+def _admit(in_flight: ExitStack, secret: str, request: Request, services: Services) -> Shared:
     link = _verify(secret, request, services)
-    with services.limits.acquire_link(link.id):
-        with services.database.connection() as connection:
-            default = services.settings.tenant_requests_per_minute
-            requests = quotas.read_requests_per_minute(connection, link.tenant_id, default)
-        services.limits.count_tenant(link.tenant_id, requests)
-        model = released_models.find(services.database, link.release_id)
-        job = jobs.get(services.database, model.job_id or "")
-        if job.is_held:
-            raise NotFound(_ENDED)
-        yield Shared(services.database, link, read_release(services.database, services.artifacts, model), job)
+    in_flight.enter_context(services.limits.acquire_link(link.id))
+    with services.database.connection() as connection:
+        default = services.settings.tenant_requests_per_minute
+        requests = quotas.read_requests_per_minute(connection, link.tenant_id, default)
+    services.limits.count_tenant(link.tenant_id, requests)
+    model = released_models.find(services.database, link.release_id)
+    job = jobs.get(services.database, model.job_id or "")
+    if job.is_held:
+        raise NotFound(_ENDED)
+    return Shared(services.database, link, read_release(services.database, services.artifacts, model), job)
 
 
 def _verify(secret: str, request: Request, services: Services) -> ReleaseLink:

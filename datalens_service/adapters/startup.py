@@ -50,16 +50,31 @@ def prepare(settings: Settings) -> Database:
 
 
 def connect(settings: Settings) -> Database:
-    """Open the store that `start` has prepared, for job processes and read-only commands.
+    """Open the store that `start` has prepared, for job processes and commands.
 
     Raises:
         StoreUnavailable: The database does not answer, is not migrated, or could lose charges.
     """
-    keep_to_oneself()
-    private_folder(settings.data_dir)
-    database = _database(settings)
+    database = _open_private(settings)
     database.check()
     return database
+
+
+def connect_to_read(settings: Settings) -> Database:
+    """Open a store whose guards may be gone, to find out what is wrong with it; nothing may be charged to it.
+
+    Raises:
+        StoreUnavailable: The database does not answer, or is not migrated.
+    """
+    database = _open_private(settings)
+    database.check_readable()
+    return database
+
+
+def _open_private(settings: Settings) -> Database:
+    keep_to_oneself()
+    private_folder(settings.data_dir)
+    return _database(settings)
 
 
 def check_disks(settings: Settings) -> None:

@@ -35,6 +35,14 @@ def new_file(path: Path, *, force: bool) -> Iterator[Path]:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
+@contextmanager
+def private_file(path: Path, *, force: bool) -> Iterator[Path]:
+    """Make a new file as `new_file` does, which nobody else on a shared machine can read: it is for the owner alone."""
+    with new_file(path, force=force) as new:
+        yield new
+        new.chmod(0o600)
+
+
 def check_free(path: Path, *, force: bool) -> None:
     """Refuse a name that is taken, before anything is computed or fetched for it."""
     try:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 PRIVATE_READS = ("reading the upload",)
 
 _TITLE: Final = "The class names are not confirmed"
+_NOBODY: Final = "Nobody can answer here, so nothing was done: add --yes if you mean it."
 
 
 def require(review: ReviewInfo | ClassReview, otherwise: str, problem: Mapping[str, Any] | None = None) -> None:
@@ -77,9 +78,25 @@ def confirm(question: str, *, yes: bool) -> None:
     """
     said = True if yes else answer(question)
     if said is None:
-        raise InvalidInput(f"{question} Nobody can answer here, so nothing was done: add --yes if you mean it.")
+        raise InvalidInput(f"{question} {_NOBODY}")
     if not said:
         raise InvalidInput("You did not say yes, so nothing was done.")
+
+
+def confirm_name(name: str, *, yes: bool) -> None:
+    """Have the person at the terminal type the name of what they remove, unless they have answered already.
+
+    Raises:
+        InvalidInput: The name is another, or there is nobody to ask.
+    """
+    if yes:
+        return
+    lost = f"{name} would be removed, and this cannot be undone."
+    if not _at_terminal():
+        raise InvalidInput(f"{lost} {_NOBODY}")
+    typer.echo(f"{lost} Type its name to remove it: ", nl=False, err=True)
+    if sys.stdin.readline().strip() != name:
+        raise InvalidInput("This is not its name, so nothing was done.")
 
 
 def accept_low_utility(warning: Callable[[], str]) -> bool:
@@ -91,7 +108,7 @@ def accept_low_utility(warning: Callable[[], str]) -> bool:
     Raises:
         InvalidInput: The answer is no.
     """
-    if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
+    if not _at_terminal():
         return False
     said = warning()
     if said and not answer(f"{said} Spend budget on it anyway?"):
@@ -105,10 +122,14 @@ def answer(question: str) -> bool | None:
     Args:
         question: Asked on stderr, since a program may read stdout.
     """
-    if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
+    if not _at_terminal():
         return None
     typer.echo(f"{question} [y/N] ", nl=False, err=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _at_terminal() -> bool:
+    return _is_terminal(sys.stdin) and _is_terminal(sys.stderr)
 
 
 def _is_terminal(stream: TextIO | None) -> bool:

@@ -148,6 +148,15 @@ class AsyncClient(_Threads):
     journal = _iterated(Client.journal)
     ledger = _iterated(Client.ledger)
 
+    retention = _awaited(Client.retention)
+    set_retention = _awaited(Client.set_retention)
+    set_installation_retention = _awaited(Client.set_installation_retention)
+    due_removals = _awaited(Client.due_removals)
+    tenants = _awaited(Client.tenants)
+    get_tenant = _awaited(Client.get_tenant)
+    set_tenant_quotas = _awaited(Client.set_tenant_quotas)
+    remove_tenant = _awaited(Client.remove_tenant)
+
     async def jobs(self) -> AsyncIterator[AsyncJobHandle]:
         """Yield all jobs, newest first, fetched page by page."""
         async for job in self._iterate(self._target.jobs()):

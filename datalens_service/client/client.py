@@ -4,6 +4,7 @@ from typing import Self
 
 from datalens_service.base.wording import Voice
 from datalens_service.client.addresses import DEFAULT_URL
+from datalens_service.client.administration import AdministrationOperations
 from datalens_service.client.audits import AuditOperations
 from datalens_service.client.classifiers import ClassifierOperations
 from datalens_service.client.datasets import DatasetOperations
@@ -14,7 +15,13 @@ from datalens_service.client.transport import Transport
 
 
 class Client(
-    DatasetOperations, JobOperations, ReleaseOperations, ClassifierOperations, AuditOperations, JournalOperations
+    DatasetOperations,
+    JobOperations,
+    ReleaseOperations,
+    ClassifierOperations,
+    AuditOperations,
+    JournalOperations,
+    AdministrationOperations,
 ):
     """A connection to one service.
 

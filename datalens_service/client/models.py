@@ -498,3 +498,54 @@ class Job(_Ending):
     error: dict[str, Any] | None
     links: dict[str, str | None] = {}
     """Addresses of possible actions and of results."""
+
+
+class RetentionDays(ResponseModel):
+    """Days for which things are kept; None is for ever."""
+
+    datasets: int | None = None
+    results: int | None = None
+    uploads: int | None = None
+    events: int | None = None
+    deliveries: int | None = None
+    journal: int | None = None
+
+
+class RetentionInfo(ResponseModel):
+    """The policies of the installation and of the tenant. Of each kind the shorter time counts."""
+
+    everywhere: RetentionDays
+    own: RetentionDays
+    effective: RetentionDays
+
+
+class DueInfo(ResponseModel):
+    """Something that retention removes. Lines go together, and have no id."""
+
+    kind: str
+    object_id: str | None
+    count: int
+    at: datetime
+    waits_for: str | None
+
+
+class QuotasInfo(ResponseModel):
+    """Limits of a tenant, at once; None is no limit."""
+
+    bytes: int | None = None
+    datasets: int | None = None
+    jobs: int | None = None
+    requests_per_minute: int | None = None
+
+
+class TenantInfo(ResponseModel):
+    """A tenant as the operator sees it. The receipt is there once it was removed."""
+
+    id: str
+    name: str
+    created_at: datetime
+    removing_since: datetime | None
+    removed_at: datetime | None
+    quotas: QuotasInfo
+    retention: RetentionDays
+    receipt: dict[str, Any] | None

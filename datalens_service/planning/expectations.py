@@ -15,7 +15,7 @@ from datalens_service.methods import AnyMethod
 from datalens_service.methods.expected_quality import is_drowned, judge_looks
 from datalens_service.planning import resources
 from datalens_service.planning.advice import advise, count_planned_evidence
-from datalens_service.planning.forecast import REAL, Facts, Range, forecast, list_usable
+from datalens_service.planning.forecast import REAL, ForecastFacts, Range, forecast, list_usable
 from datalens_service.planning.job_names import OFFERED, POOL, TEACH, TITLES, choose
 from datalens_service.planning.measured import NAMES, read_rows
 from datalens_service.planning.presets import DEFAULT_PRESET, explain_auto, preset
@@ -92,7 +92,7 @@ def estimate(
     )
 
 
-def read_facts(spec: TrainingSpec, schema: Schema, shares: Shares) -> Facts:
+def read_facts(spec: TrainingSpec, schema: Schema, shares: Shares) -> ForecastFacts:
     """Read the facts of a planned job.
 
     Raises:
@@ -103,15 +103,17 @@ def read_facts(spec: TrainingSpec, schema: Schema, shares: Shares) -> Facts:
     majority = None if shares is None else max(shares) / sum(shares)
     evidence = count_planned_evidence(spec, schema) / schema.records_per_unit
     per_class = schema.num_units / schema.num_classes
-    return Facts(evidence, per_class, schema.num_classes, schema.height * schema.width, schema.channels > 1, majority)
+    return ForecastFacts(
+        evidence, per_class, schema.num_classes, schema.height * schema.width, schema.channels > 1, majority
+    )
 
 
-def expect_range(spec: TrainingSpec, schema: Schema, facts: Facts) -> Range:
+def expect_range(spec: TrainingSpec, schema: Schema, facts: ForecastFacts) -> Range:
     """Return the range of a job with these facts, which may be others than those of its schema and its ε."""
     return _rest_on_table(spec, schema, facts)[0]
 
 
-def _rest_on_table(spec: TrainingSpec, schema: Schema, facts: Facts) -> tuple[Range, str]:
+def _rest_on_table(spec: TrainingSpec, schema: Schema, facts: ForecastFacts) -> tuple[Range, str]:
     """Return the range of what learned from the result, and what it rests on in a sentence."""
     choice = _find_choice(spec, schema)
     reached = forecast(choice, facts)

@@ -35,7 +35,7 @@ _BEYOND: Final = 1.5
 _ALIKE_SIDES, _ALIKE_CLASSES, _ALIKE_EVIDENCE = 1.5, 2.0, 3.0
 
 
-class Facts(NamedTuple):
+class ForecastFacts(NamedTuple):
     """Public facts that a forecast rests on.
 
     Attributes:
@@ -87,12 +87,12 @@ class Range(NamedTuple):
     measured: bool = False
 
 
-def facts_of_row(row: Measured, *, declared: bool) -> Facts:
+def facts_of_row(row: Measured, *, declared: bool) -> ForecastFacts:
     """Return the facts of a measured job, with the frequencies of its classes or without."""
     per_class = row.units / row.num_classes
     evidence = per_class * mu_for_epsilon(row.epsilon, row.delta) if row.epsilon else per_class
     majority = row.majority / 100 if declared else None
-    return Facts(evidence, per_class, row.num_classes, row.height * row.width, row.channels > 1, majority)
+    return ForecastFacts(evidence, per_class, row.num_classes, row.height * row.width, row.channels > 1, majority)
 
 
 class _Line(NamedTuple):
@@ -105,7 +105,7 @@ class _Line(NamedTuple):
     least: Floats
     greatest: Floats
 
-    def read(self, facts: Facts) -> tuple[float, float, float, bool]:
+    def read(self, facts: ForecastFacts) -> tuple[float, float, float, bool]:
         """Return low, middle and high gain, and whether every fact lies within what was measured."""
         numbers = np.array(facts.as_numbers(self.choice))
         outside = (numbers < self.least - 1e-9) | (numbers > self.greatest + 1e-9)
@@ -122,7 +122,7 @@ class _Line(NamedTuple):
         return low if low > 2 * _LEAST_GAIN else 0.0, middle, high, not outside.any()
 
 
-def forecast(choice: str, facts: Facts, without: str | None = None) -> Range:
+def forecast(choice: str, facts: ForecastFacts, without: str | None = None) -> Range:
     """Return the range that is expected of what learned.
 
     Args:
@@ -190,7 +190,7 @@ def _read_odds(row: Measured, *, declared: bool) -> float:
     return math.log(gain / (1 - gain))
 
 
-def _find_alike(choice: str, facts: Facts, without: str | None) -> tuple[str, ...]:
+def _find_alike(choice: str, facts: ForecastFacts, without: str | None) -> tuple[str, ...]:
     """Name the sets with about as many classes, pixels and evidence and as many colours, the nearest first."""
     far: dict[str, float] = {}
     for row in list_usable(choice, without):

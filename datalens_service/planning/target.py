@@ -17,7 +17,7 @@ from datalens_service.base.fields import Stated
 from datalens_service.base.parsing import decimal_text
 from datalens_service.data.dataset import Schema
 from datalens_service.planning.expectations import Shares, expect_range, read_facts
-from datalens_service.planning.forecast import Facts
+from datalens_service.planning.forecast import ForecastFacts
 from datalens_service.planning.reached import Comparison, Expectation, tell_range
 from datalens_service.privacy.accounting import Charge, limit_units, mu_for_epsilon
 from datalens_service.privacy.guarantee import PrivacyUnit
@@ -71,14 +71,14 @@ def find_target(spec: TrainingSpec, schema: Schema, accuracy: float, shares: Sha
         raise InvalidSpec(f"⟦spec.accuracy⟧ must be above {given}, which naming the most frequent class always gives.")
     planned = mu_for_epsilon(spec.epsilon, delta)
 
-    def at_epsilon(step: int) -> Facts:
+    def at_epsilon(step: int) -> ForecastFacts:
         return facts._replace(evidence=facts.evidence * mu_for_epsilon(step / _STEPS, delta) / planned)
 
-    def at_units(count: int) -> Facts:
+    def at_units(count: int) -> ForecastFacts:
         more = count / schema.num_units
         return facts._replace(evidence=facts.evidence * more, per_class=facts.per_class * more)
 
-    def reaches(found: Facts) -> bool:
+    def reaches(found: ForecastFacts) -> bool:
         return expect_range(spec, schema, found).middle >= accuracy
 
     units = _find_least(lambda count: reaches(at_units(count)), _MOST_UNITS)
@@ -99,7 +99,7 @@ def find_target(spec: TrainingSpec, schema: Schema, accuracy: float, shares: Sha
         accuracy_high=round(reached.high, 1),
         units=units and _round_up(units),
         risk=tell_risk(PrivacyUnit(schema.unit, schema.records_per_unit).word, Charge(limit_units(epsilon, delta))),
-        sentence=f"ε = {epsilon:g} is the least that is expected to reach {accuracy:g} % with these "
+        sentence=f"ε = {decimal_text(epsilon)} is the least that is expected to reach {accuracy:g} % with these "
         f"{schema.num_units:,} {schema.unit}s: as likely as not, in a range from "
         f"{tell_range(reached.low, reached.high)}.{enough}",
     )

@@ -54,10 +54,12 @@ class Removed(Finite):
 
 
 class Remainder(Finite):
-    """The budgets and the journal, which stay, and why."""
+    """The budgets with the fingerprints of their records, and the journal, which stay, and why.
+
+    How many fingerprints there are is not said: the number of distinct records is private.
+    """
 
     accounts: tuple[KeptAccount, ...]
-    fingerprints: int = Field(ge=0, description="Keyed hashes of images, which nobody can turn back into images.")
     why_budgets: str = KEPT_BUDGETS
     journal: Head | None = Field(description="Last entry of its audit journal.")
     why_journal: str = KEPT_JOURNAL

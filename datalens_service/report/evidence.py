@@ -7,12 +7,11 @@ no verdict.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
-
 from datalens_service.base.parsing import spell_number
 from datalens_service.privacy.guarantee import report_guarantee
 from datalens_service.privacy.risk import right_guesses
 from datalens_service.report.frameworks import FRAMEWORKS
+from datalens_service.report.html import read_template
 
 View = Mapping[str, Any]
 
@@ -175,16 +174,4 @@ ANSWERS: Final[Mapping[str, Callable[[View], str]]] = {
 """Functions that put what a report says under each of its fields into a sentence or two."""
 
 
-def _read_template() -> Template:
-    environment = Environment(
-        loader=PackageLoader("datalens_service.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=spell_number,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("evidence.html.j2")
-
-
-_TEMPLATE: Final = _read_template()
+_TEMPLATE: Final = read_template("evidence")

@@ -13,7 +13,7 @@ class Question(NamedTuple):
     Attributes:
         place: The place in the document.
         asks: In our words.
-        fields: Fields of the report that bear on it, as `index` of a report names them.
+        fields: Fields of the report that bear on it, as the index of a report names them.
         adds: Facts that only its reader can add; empty if nothing is missing.
     """
 

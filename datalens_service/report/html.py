@@ -133,7 +133,8 @@ def _pretty(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def _read_template() -> Template:
+def read_template(name: str) -> Template:
+    """Compile a template of this folder, with what pages of reports write alike."""
     environment = Environment(
         loader=PackageLoader("datalens_service.report"),
         autoescape=True,
@@ -144,8 +145,8 @@ def _read_template() -> Template:
     )
     environment.filters.update(right_guesses=right_guesses, written=written)
     environment.filters.update(tier_number=_tier_number, parameters=_parameters, grouped=_grouped, pretty=_pretty)
-    return environment.get_template("report.html.j2")
+    return environment.get_template(f"{name}.html.j2")
 
 
 # Compiled once, before a process of a job is forked: it takes longer than all of a small report.
-_TEMPLATE: Final = _read_template()
+_TEMPLATE: Final = read_template("report")

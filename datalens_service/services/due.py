@@ -27,6 +27,9 @@ from datalens_service.store.schema.tables import (
     PrivacyAuditRow,
 )
 
+JOURNAL: Final = "journal"
+"""The kind of lines whose chain goes on behind those that went."""
+
 
 @dataclass(frozen=True)
 class Due:
@@ -132,6 +135,3 @@ def _lines(tenant_id: str) -> dict[str, _Lines]:
         "deliveries": (DeliveryRow, DeliveryRow.created_at, (DeliveryRow.tenant_id == tenant_id, told)),
         JOURNAL: (AuditEntryRow, AuditEntryRow.at, (AuditEntryRow.tenant_id == tenant_id,)),
     }
-
-
-JOURNAL: Final = "journal"

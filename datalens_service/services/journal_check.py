@@ -15,10 +15,10 @@ from datalens_service.store.schema.tables import AccountRow, LedgerEntryRow
 
 @dataclass(frozen=True)
 class CheckedJournal:
-    """A journal that was read from its first entry to its last.
+    """A journal that was read from its first entry to its last, or a guard of them all that is missing.
 
     Attributes:
-        of: Id of the tenant or account.
+        of: Id of the tenant or account, or name of the trigger.
         entries: Number of its entries; None if it does not hold together.
         head_hash: Hash of the last one.
         fault: The first entry that does not fit, and how; None if all do.
@@ -32,7 +32,9 @@ class CheckedJournal:
 
 
 def check_journals(database: Database) -> Iterator[CheckedJournal]:
-    """Check every journal of an installation; a service may write to them meanwhile."""
+    """Check every journal of an installation, and what guards them; a service may write to them meanwhile."""
+    for trigger in database.find_missing_triggers():
+        yield CheckedJournal("guard", trigger, fault="The trigger is missing: entries can be altered and deleted.")
     for tenant in tenants.list_tenants(database):
         yield _check_tenant(database, tenant.id)
     with database.session() as session:

@@ -1,4 +1,4 @@
-"""The one loop that removes: what has expired, what retention has come to, tenants that leave, and files without rows.
+"""Removes what has expired or is kept no longer, tenants that leave, and files that no row names: the one loop for all.
 
 Any API process does it, and several at once do no harm: whatever is removed is decided in a transaction, by the clock
 of the database, and noted in the journal there. A process that is killed leaves nothing half-removed: rows go in one

@@ -56,7 +56,6 @@ from datalens_service.store.schema.tables import (
     DatasetRow,
     IntakeRow,
     JobRow,
-    RecordFingerprintRow,
     ReleasedIteratesRow,
     ReleasedStateRow,
     UploadRow,
@@ -197,9 +196,6 @@ def _finish(database: Database, settings: Settings, tenant_id: str) -> Tenant | 
             removed=Removed.model_validate(row.receipt),
             kept=Remainder(
                 accounts=accounts,
-                fingerprints=_count(
-                    session, RecordFingerprintRow, RecordFingerprintRow.account_id.in_([one.id for one in accounts])
-                ),
                 journal=Head(seq=row.audit_seq, hash=row.audit_hash) if row.audit_seq else None,
             ),
         )

@@ -198,12 +198,35 @@ class Database:
         Raises:
             StoreUnavailable: Naming the first setting that is unsafe, or whatever else is wrong, and its remedy.
         """
-        # A connection that may write, but does not wait for the present writer.
-        looking = self._engine.execution_options(**{_BEGIN: "BEGIN"})
-        with _translated(self._server), looking.connect() as connection:
+        with self._looking() as connection:
             _check_settings(connection)
             _check_revision(connection)
-            _check_triggers(connection)
+            missing = _find_missing_triggers(connection)
+        if missing:
+            raise StoreUnavailable(
+                f"The trigger {missing[0]} is missing, so the ledger is not protected; restore the database."
+            )
+
+    def check_readable(self) -> None:
+        """Refuse a database that this version cannot read.
+
+        Raises:
+            StoreUnavailable: It does not answer, or is not migrated.
+        """
+        with self._looking() as connection:
+            _check_revision(connection)
+
+    def find_missing_triggers(self) -> tuple[str, ...]:
+        """Return the names of guards without which the database lets entries be changed or deleted."""
+        with self._looking() as connection:
+            return _find_missing_triggers(connection)
+
+    @contextmanager
+    def _looking(self) -> Generator[Connection]:
+        """A connection that may write, but does not wait for the present writer."""
+        looking = self._engine.execution_options(**{_BEGIN: "BEGIN"})
+        with _translated(self._server), looking.connect() as connection:
+            yield connection
 
     def check_certificate(self) -> None:
         """Refuse a URL that asks for TLS and takes any certificate.
@@ -411,13 +434,9 @@ def _check_revision(connection: Connection) -> None:
         )
 
 
-def _check_triggers(connection: Connection) -> None:
+def _find_missing_triggers(connection: Connection) -> tuple[str, ...]:
     names = {
         "sqlite": "SELECT name FROM sqlite_master WHERE type = 'trigger'",
         "postgresql": "SELECT tgname FROM pg_trigger WHERE tgenabled IN ('O', 'A')",
     }
-    missing = TRIGGERS - set(connection.scalars(text(names[connection.dialect.name])))
-    if missing:
-        raise StoreUnavailable(
-            f"The trigger {min(missing)} is missing, so the ledger is not protected; restore the database."
-        )
+    return tuple(sorted(TRIGGERS - set(connection.scalars(text(names[connection.dialect.name])))))

@@ -15,8 +15,18 @@ from event_loops import run_alone
 
 from datalens_service.api.uploads import tus
 from datalens_service.base.settings import Settings
-from datalens_service.client import AsyncClient, Client, ClientError, ServiceUnreachable, requests
+from datalens_service.client import (
+    AsyncClient,
+    Client,
+    ClientError,
+    QuotasInfo,
+    RetentionDays,
+    ServiceUnreachable,
+    requests,
+)
 from datalens_service.client.transport import Transport
+from datalens_service.services import tenant_removal
+from datalens_service.store.access import tenants
 from datalens_service.store.datasets import upload_sessions
 from example_proof import EXAMPLE_PROOF
 from in_process_service import InProcessService
@@ -181,6 +191,37 @@ def test_the_same_for_asyncio(service: InProcessService, file: Path, tmp_path: P
             return events
 
     assert run_alone(everything())[-1] == "job.succeeded"
+
+
+def test_retention_is_tried_and_set(service: InProcessService, file: Path) -> None:
+    with Client(service.url, service.api_key) as client:
+        dataset = client.upload_dataset(file, epsilon=1.0, confirm_classes=True)
+        # None of its days have passed: with 0 it is due now, with 1 tomorrow.
+        [due] = client.due_removals(within_days=0, tried=RetentionDays(datasets=0))
+        assert (due.kind, due.object_id, due.waits_for) == ("datasets", dataset.id, None)
+        assert client.due_removals(within_days=0, tried=RetentionDays(datasets=1)) == ()
+        assert client.due_removals() == ()
+        assert client.set_retention(RetentionDays(datasets=9)).own.datasets == 9
+        assert client.set_installation_retention(RetentionDays(datasets=7, journal=30)).effective.datasets == 7
+        [due] = client.due_removals(within_days=7)
+        assert due.object_id == dataset.id
+        assert client.retention().everywhere == RetentionDays(datasets=7, journal=30)
+
+
+def test_a_tenant_is_limited_and_removed(service: InProcessService) -> None:
+    lab = tenants.create(service.services.database, "lab")
+    with Client(service.url, service.api_key) as client:
+        assert [one.name for one in client.tenants()][1:] == ["lab"]
+        assert client.set_tenant_quotas(lab.id, QuotasInfo(jobs=2, bytes=0)).quotas == QuotasInfo(jobs=2, bytes=0)
+        with pytest.raises(ClientError, match="not the name"):
+            client.remove_tenant(lab.id, name="another")
+        assert client.get_tenant(lab.id).removing_since is None
+        assert client.remove_tenant(lab.id, name="lab").removing_since is not None
+        services = service.services
+        tenant_removal.proceed(services.database, services.artifacts, services.settings, lab.id)
+        removed = client.get_tenant(lab.id)
+    assert removed.receipt is not None
+    assert removed.receipt["tenant_name"] == "lab"
 
 
 def test_memory_stays_flat_while_a_long_piece_arrives(settings: Settings) -> None:

@@ -20,6 +20,7 @@ from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs import approvals, jobs, leases, released_models
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.jobs.released_models import Approval
+from datalens_service.store.schema.service_tables import ReleasedImageRow
 from datalens_service.store.schema.tables import JobRow
 
 WHY = {"reason": "Report read; agreed."}
@@ -300,3 +301,21 @@ def test_another_tenant_decides_nothing(client: TestClient, services: Services, 
     stranger = another_caller(client, KeyRequest("Sue", tenant_id=house.id, role=Role.STEWARD))
     assert stranger.post(f"/v1/jobs/{waiting}:release", json=WHY).status_code == 404
     assert client.get(f"/v1/jobs/{waiting}").json()["approval"]["state"] == "waiting"
+
+
+def test_images_of_a_result_that_waits_lead_nowhere(
+    client: TestClient, services: Services, steward: TestClient, waiting: str
+) -> None:
+    pixel_hash = "ab" * 32
+    with services.database.transaction() as session:
+        session.add(ReleasedImageRow(pixel_hash=bytes.fromhex(pixel_hash), job_id=waiting))
+
+    def find() -> list[str]:
+        found = client.get("/v1/released-images", params={"pixel_hash": pixel_hash}).json()["items"]
+        return [one["job_id"] for one in found]
+
+    assert find() == []
+    assert steward.post(f"/v1/jobs/{waiting}:release", json=WHY).status_code == 200
+    assert find() == [waiting]
+    assert steward.post(f"/v1/jobs/{waiting}:withhold", json=WHY).status_code == 200
+    assert find() == []

@@ -223,8 +223,10 @@ def test_all_journals_are_checked_and_each_fault_is_named(
             "UPDATE ledger_entries SET units = units - 1 WHERE kind = 'reserve'",
         ):
             session.connection().exec_driver_sql(sql)
-    faults = [one.fault or "" for one in check_journals(services.database)]
-    assert "Entry 1 of the audit journal" in faults[0]
-    assert "Entry 2 of account" in faults[1]
+    checked = [(one.kind, one.fault or "") for one in check_journals(services.database)]
+    assert [kind for kind, _ in checked] == ["guard", "guard", "audit journal", "ledger"]
+    faults = dict(checked)
+    assert "Entry 1 of the audit journal" in faults["audit journal"]
+    assert "Entry 2 of account" in faults["ledger"]
     with pytest.raises(LedgerCorrupt):
         access_log.verify(services.database, DEFAULT_TENANT)

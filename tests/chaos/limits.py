@@ -26,11 +26,11 @@ from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.schema.tables import DEFAULT_TENANT
 from deployments.deployment import QUICK
-from deployments.stack import CeleryStack, Stack
+from deployments.stack import Stack
 from disks import small_disk
 
 from .lost import find_lost, read_rows, say_lost
-from .served import LONG, Figures, served, submit
+from .served import LONG, Figures, ServedByCommand, served, submit
 
 _UPLOAD = 1_200_000_000
 _FREE = 2_600_000_000
@@ -152,19 +152,9 @@ def _invent_key(number: int) -> str:
     return f"dlk_{body}_{zlib.crc32(body.encode()):08x}"
 
 
-class _ServedByCommand(CeleryStack):
-    """Its API is that of `datalens serve`, which bounds the heads of requests."""
-
-    def api_command(self, port: int | None = None) -> tuple[str, ...]:
-        options = ("--port", str(port or self.port), "--data-dir", str(self.folder))
-        return ("datalens_service.cli", "serve", *options)
-
-
 def unfinished_heads(folder: Path) -> Figures:
     """300 connections with half a head are held open at an API that may have 256 files, while a job charges."""
-    stack = _ServedByCommand(folder)
-    try:
-        stack.serve()
+    with served(folder, kind=ServedByCommand) as stack:
         assert stack.api is not None
         job = stack.order(LONG)
         before = read_rows(stack.database)
@@ -179,8 +169,6 @@ def unfinished_heads(folder: Path) -> Figures:
             seconds = time.monotonic() - began
         ended = stack.wait_for_end(job)
         lost = find_lost(stack, before)
-    finally:
-        stack.close()
     figures = {"connections": _HEADS, "files": _FILES, "answers_again_after_seconds": round(seconds, 1)}
     figures |= {"job": ended.state.value, "lost": say_lost(lost)}
     return figures | {"passed": seconds <= _CLOSED_WITHIN and ended.state == JobState.SUCCEEDED and not lost}

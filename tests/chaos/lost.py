@@ -67,7 +67,8 @@ def find_lost(service: Deployment, before: Rows | None = None) -> list[str]:
     broken = [one.fault for one in check_journals(service.database) if one.fault is not None]
     ended = [job for job in jobs.list_jobs(service.database, limit=200).items if job.state.terminal]
     unequal = [found for job in ended if (found := _compare_books(service, job))]
-    released = [job for job in ended if job.state is JobState.SUCCEEDED and not job.is_audit][:_PROOFS]
+    made = [job for job in ended if job.state is JobState.SUCCEEDED and not job.is_audit]
+    released = [job for job in made if job.results_removed_at is None][:_PROOFS]
     return gone + broken + unequal + [found for job in released if (found := _compare_release(service, job))]
 
 

@@ -19,6 +19,7 @@ from disks import small_disk
 from .limits import announced_uploads, exceeded_quotas, revoked_key, unfinished_heads, wrong_keys
 from .load import load
 from .operation import dead_workers, differing_clock, full_broker, one_stop
+from .removed import interrupted_removal
 from .restored import failover, restored_backup
 from .rolling import rolling_upgrade
 from .served import LONG, Figures, ask, find_faketime, read, read_books, served, submit, summarize
@@ -208,5 +209,6 @@ FAULTS: dict[str, Callable[[Path], Figures]] = {
     "differing clock": differing_clock,
     "full broker": full_broker,
     "wrong authority": wrong_authority,
+    "interrupted removal": interrupted_removal,
     "load": load,
 }

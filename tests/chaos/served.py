@@ -23,10 +23,20 @@ LONG: dict[str, Any] = {**VOTES, "method": {**VOTES["method"], "steps": 150}}
 _CLIENTS = 60
 
 
+class ServedByCommand(CeleryStack):
+    """Its API is that of `datalens serve`, which bounds the heads of requests."""
+
+    def api_command(self, port: int | None = None) -> tuple[str, ...]:
+        options = ("--port", str(port or self.port), "--data-dir", str(self.folder))
+        return ("datalens_service.cli", "serve", *options)
+
+
 @contextmanager
-def served(folder: Path, log: Path | None = None, **variables: str) -> Iterator[CeleryStack]:
+def served(
+    folder: Path, log: Path | None = None, kind: type[CeleryStack] = CeleryStack, **variables: str
+) -> Iterator[CeleryStack]:
     """A stack with one API and one worker, while the block runs."""
-    stack = CeleryStack(folder)
+    stack = kind(folder)
     stack.log = log or stack.log
     stack.changes |= variables
     try:

@@ -79,3 +79,23 @@ def test_a_journal_that_was_altered_is_named_and_the_others_are_still_checked(no
         False,
         True,
     ]
+
+
+def test_a_database_without_its_guards_is_read_and_every_missing_one_is_named(noted: Database, datalens: Run) -> None:
+    of_table = " ON audit_entries" if "postgresql" in noted.url else ""
+    with noted.transaction() as session:
+        for guard in ("audit_entries_no_update", "audit_entries_no_delete"):
+            session.execute(text(f"DROP TRIGGER {guard}{of_table}"))
+    found = datalens("journal", "verify")
+    assert found.exit_code == 1
+    assert found.stdout.count("The trigger is missing") == 2
+    told = json.loads(datalens("journal", "verify", "--json").stdout)
+    assert not told["holds"]
+    assert [(one["kind"], one["of"], one["fault"] is None) for one in told["journals"]] == [
+        ("guard", "audit_entries_no_delete", False),
+        ("guard", "audit_entries_no_update", False),
+        ("audit journal", DEFAULT_TENANT, True),
+        ("audit journal", told["journals"][3]["of"], True),
+    ]
+    # Nothing else opens it.
+    assert datalens("retention", "show").exit_code == 5

@@ -77,6 +77,23 @@ def test_no_file_of_a_service_is_open_to_others(tmp_path: Path, npz: Path) -> No
     assert watch.seen >= FOLDERS - {"generators"}
 
 
+def test_what_a_tenant_leaves_with_is_closed_to_others(datalens: Callable[..., Result], tmp_path: Path) -> None:
+    archive, receipt, data_dir = tmp_path / "house.tar", tmp_path / "receipt.json", tmp_path / "data"
+    running = RunningService(data_dir)
+    os.umask(0)
+    try:
+        for command in (
+            ("create", "house"),
+            ("export", "house", "--out", archive),
+            ("remove", "house", "--yes", "--out", receipt),
+        ):
+            ended = datalens("tenants", *command, "--data-dir", data_dir)
+            assert ended.exit_code == 0, ended.output
+    finally:
+        running.stop()
+    assert [path.stat().st_mode & 0o777 for path in (archive, receipt)] == [0o600, 0o600]
+
+
 def test_what_a_training_run_keeps_is_closed_and_what_it_releases_is_not(
     datalens: Callable[..., Result], tmp_path: Path, npz: Path
 ) -> None:

@@ -156,16 +156,35 @@ NOBODY = ("--url", f"http://127.0.0.1:{free_port()}")
 ENDINGS = {
     ("datasets", "delete", "ds_1"): ("cannot be undone", NOBODY, 5),
     ("jobs", "cancel", "job_1"): ("stays spent", NOBODY, 5),
+    ("releases", "revoke", "lnk_1"): ("cannot be undone", NOBODY, 5),
     ("keys", "revoke", "key_1"): ("cannot be undone", ("--data-dir", "nowhere"), 4),
 }
 """What each says is lost, where it would go, and the exit code of having gone there."""
+COUNT_FIRST = {"retention set", "tenants remove"}
+"""What says what would go before it asks; tests/api/test_retention.py has a database for them."""
+COSTS_NOTHING = "audits cancel"
 
 
 def test_what_ends_something_asks_unless_it_costs_nothing() -> None:
     ending = {name for name, _ in commands() if name.rpartition(" ")[2] in {"cancel", "delete", "remove", "revoke"}}
-    assert ending == {" ".join(command[:2]) for command in ENDINGS} | {"audits cancel"}
+    ours = {" ".join(command[:2]) for command in ENDINGS} | COUNT_FIRST
+    assert ending - {COSTS_NOTHING} == ours - {"retention set"}
     asking = {name for name, command in commands() if any("--yes" in one.opts for one in command.params)}
-    assert asking == ending - {"audits cancel"}
+    assert asking == ours
+
+
+def test_a_name_is_asked_for_unless_it_was_said_before(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    review.confirm_name("lab", yes=True)
+    with pytest.raises(InvalidInput, match=r"lab would be removed, and this cannot be undone\..* add --yes"):
+        review.confirm_name("lab", yes=False)
+    monkeypatch.setattr(review, "_is_terminal", lambda _stream: True)
+    monkeypatch.setattr("sys.stdin", io.StringIO("lab\ny\n"))
+    review.confirm_name("lab", yes=False)
+    with pytest.raises(InvalidInput, match="not its name"):
+        review.confirm_name("lab", yes=False)
+    assert capsys.readouterr().err.count("cannot be undone. Type its name to remove it: ") == 2
 
 
 @pytest.mark.parametrize("command", ENDINGS, ids=" ".join)

@@ -44,6 +44,7 @@ NOT_RUN = {
     r"datalens serve --data-dir /srv/": "writes outside of the folder; served without the option on the same page",
     r"datalens (COMMAND --help|--install-completion)$": "stands for all commands; changes the reader's shell",
     r"datalens audits submit$": "names the command, which then asks for a data set or a job",
+    r"datalens plan$": "names the command, which then asks for ε, or for data and an accuracy",
     r"python -m datalens_service\.workers\.(run_job|process)\b": "what workers start; tests/workers, tests/contract",
     r"scripts/version\.py$": "tells the version of a checkout; tests/test_version.py",
     r"celery (inspect|control)$": "named because it does not work",

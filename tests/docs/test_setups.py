@@ -1,4 +1,4 @@
-"""TLS, PgBouncer and quotas are set up as the pages say, word by word, around a service that then works.
+"""TLS, PgBouncer, quotas and retention are set up as the pages say, word by word, around a service that then works.
 
 Each test takes the lines from the page and puts in what a page leaves to its reader: hosts, passwords, places of files.
 A page that says something else is tried as it says it then.
@@ -7,9 +7,10 @@ A page that says something else is tried as it says it then.
 import json
 import re
 import subprocess
+import tarfile
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -258,6 +259,61 @@ def test_quotas(service: RunningService, private: Path) -> None:
     type_command(service, f"{quotas} --no-limits")
     noted = httpx2.get(f"{service.url}/v1/audit", headers=bearer(plain), params={"actor": "local"}).json()["items"]
     assert [entry["action"] for entry in noted] == ["setQuotas"] * 5
+
+
+def test_retention(service: RunningService, private: Path) -> None:
+    section = read_section("docs/operations.md", "Retention")
+    spans = read_spans(section)
+    set_, preview, tried, show = (span for span in spans if span.startswith("datalens "))
+    tenant = next(span for span in spans if span == "--tenant")
+    with Client(service.url, service.api_key) as client:
+        dataset = client.upload_dataset(private, epsilon=1.0, confirm_classes=True)
+        assert type_command(service, preview)["items"] == []
+        [due] = type_command(service, tried)["items"]
+        assert (due["kind"], due["object_id"]) == ("datasets", dataset.id)
+        type_command(service, set_)
+        assert (client.retention().everywhere.datasets, client.retention().everywhere.results) == (90, 365)
+        assert type_command(service, show)["datasets"] == 90
+        # Its 90 days are not over: it stays until the tenant keeps less.
+        assert client.dataset(dataset.id).state == "ready"
+        type_command(service, f"{set_.replace('--datasets 90', '--datasets 0')} {tenant} default")
+        wait_until(lambda: client.dataset(dataset.id).state == "deleted", 240.0)
+        removed = [one for one in client.journal(actor="retention") if one.object_id == dataset.id]
+    assert [one.action for one in removed] == ["removeDatasets"]
+    assert not any((service.data_dir / "datasets").glob(f"{dataset.id}/*"))
+
+
+def test_a_tenant_leaves(service: RunningService, private: Path, tmp_path: Path) -> None:
+    section = read_section("docs/operations.md", "A tenant leaves")
+    spans = read_spans(section)
+    export, remove, verify, create = (span for span in spans if span.startswith("datalens "))
+    [check] = (span for span in spans if span.startswith("sha256sum "))
+    out, yes = (next(span for span in spans if span == option) for option in ("--out", "--yes"))
+    house = type_command(service, f"{create} house")["id"]
+    plain = type_command(service, "datalens keys create --name owner --tenant house")["api_key"]
+    with Client(service.url, plain) as client:
+        dataset = client.upload_dataset(private, epsilon=1.0, confirm_classes=True)
+    archive, receipt, unpacked = tmp_path / "house.tar", tmp_path / "receipt.json", tmp_path / "unpacked"
+    type_command(service, f"{export} house {out} {archive}")
+    with tarfile.open(archive) as packed:
+        packed.extractall(unpacked, filter="data")
+    subprocess.run(check.split(), cwd=unpacked, check=True, stdout=subprocess.DEVNULL)
+    assert (unpacked / "README.txt").exists()
+    type_command(service, f"{remove} house {yes} {out} {receipt}")
+    assert httpx2.get(f"{service.url}/v1/usage", headers=bearer(plain)).status_code == 401
+    subprocess.run([*DATALENS, *verify.split()[1:], receipt], check=True, stdout=subprocess.DEVNULL)
+    with Client(service.url, service.api_key) as client:
+        assert client.get_tenant(house).receipt == json.loads(receipt.read_text())
+    assert json.loads(receipt.read_text())["removed"]["datasets"] == [dataset.id]
+    # It comes back with the budget that it had.
+    assert type_command(service, f"{create} house")["id"] == house
+
+
+def wait_until(condition: Callable[[], bool], seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.5)
 
 
 def bearer(plain: str) -> dict[str, str]:

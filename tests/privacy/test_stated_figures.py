@@ -28,7 +28,7 @@ from datalens_service.privacy.accounting import (
     stated_epsilon,
     stated_mu,
 )
-from datalens_service.report.html import _read_template
+from datalens_service.report.html import read_template
 from datalens_service.services.pricing import JobPrivacy
 from datalens_service.spec import PlanSummary
 
@@ -97,7 +97,7 @@ def test_the_largest_delta_that_is_named_is_admissible(units: int) -> None:
 
 
 PAGES: Final = _environment().from_string("{{ value }} ε {{ value }}").render
-REPORTS: Final = _read_template().environment.from_string("{{ value }} ε {{ value }}").render
+REPORTS: Final = read_template("report").environment.from_string("{{ value }} ε {{ value }}").render
 
 
 def spellings(number: float) -> Iterator[str]:

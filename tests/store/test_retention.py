@@ -57,6 +57,16 @@ class House:
         leases.finish(self.database, lease, JobState.SUCCEEDED)
         return job.id
 
+    def attack(self, job_id: str) -> audits.StoredAudit:
+        """An audit of the model of a job."""
+        return audits.create(
+            self.database,
+            dataset_id=jobs.get(self.database, job_id).dataset_id,
+            request={"attacks": []},
+            submitted_by="key_test",
+            attacked_job_id=job_id,
+        )
+
     def age(self, row: type[Any], column: str, days: float, **where: str) -> None:
         with self.database.transaction() as session:
             now = read_clock(self.database)
@@ -300,11 +310,11 @@ def _killed(*_: Any, **__: Any) -> None:
 def test_findings_of_audits_go_and_a_model_that_is_attacked_stays(house: House) -> None:
     dataset = house.stored()
     attacked = house.done(dataset.id)
-    ended = audits.create(house.database, dataset_id=dataset.id, request={"attacks": []}, attacked_job_id=attacked)
+    ended = house.attack(attacked)
     lease = claimed(house.database, ended.job.id)
     audits.store_result(house.database, lease, {"found": 7}, b"picture")
     leases.finish(house.database, lease, JobState.SUCCEEDED)
-    running = audits.create(house.database, dataset_id=dataset.id, request={"attacks": []}, attacked_job_id=attacked)
+    running = house.attack(attacked)
     for job_id in (attacked, ended.job.id):
         house.age(JobRow, "finished_at", 11, id=job_id)
     house.policy(results=10)

@@ -189,7 +189,8 @@ def test_the_receipt_says_what_left_and_what_stays_and_is_verified(house: House,
     assert (removed["keys"], removed["persons"], removed["webhooks"], removed["uploads"]) == (1, 0, 1, 1)
     [account] = kept["accounts"]
     assert account["id"] == lab.dataset.account_id
-    assert kept["fingerprints"] == 20
+    # How many distinct records there were is private.
+    assert kept.keys() == {"accounts", "why_budgets", "journal", "why_journal"}
     path = tmp_path / "receipt.json"
     path.write_text(json.dumps(receipt))
     verdict = verify_path(path, signing_key(house.database).public)

@@ -16,8 +16,9 @@ from datalens_service.api.schemas.access import KeyCreate
 from datalens_service.api.schemas.classifiers import IndividualEpsilonForm
 from datalens_service.api.schemas.common import PlanRequest
 from datalens_service.api.schemas.datasets import RaiseRequest
-from datalens_service.api.schemas.jobs import CloneRequest
+from datalens_service.api.schemas.jobs import CloneRequest, Decision
 from datalens_service.api.schemas.labels import DatasetChanges, JobChanges
+from datalens_service.api.schemas.releases import ReleaseChanges, ReleaseLinkCreate
 from datalens_service.api.schemas.webhooks import WebhookCreate
 from datalens_service.audits.request import AuditRequest
 from datalens_service.base.settings import Settings
@@ -48,6 +49,9 @@ _REQUESTS: Final[dict[str, tuple[type[BaseModel], ...]]] = {
     "raise": (RaiseRequest,),
     "key": (KeyCreate,),
     "webhook": (WebhookCreate,),
+    "decision": (Decision,),
+    "release": (ReleaseChanges,),
+    "link": (ReleaseLinkCreate,),
     "audit": (AuditRequest,),
     "record": (IndividualEpsilonForm,),
 }

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from datalens_service.base.errors import InvalidSpec
 from datalens_service.cli import options, output
-from datalens_service.cli.new_file import check_free, new_file
+from datalens_service.cli.new_file import check_free, private_file
 from datalens_service.cli.options import build_integer_parser
 from datalens_service.cli.specs import MethodOptions, ReadingOptions, SpecOptions, build_choices
 
@@ -80,9 +80,8 @@ def audit(
         inverted = _invert(dataset, spec)
         result = result.model_copy(update={"inversion": inverted.figures})
         if picture is not None:
-            with new_file(picture, force=force) as path:
+            with private_file(picture, force=force) as path:
                 path.write_bytes(inverted.picture)
-                path.chmod(0o600)
     output.show(result, format_result(result), as_json=as_json)
     output.say(f"{say_notes(result)} These figures depend on your records: do not pass them on.")
 

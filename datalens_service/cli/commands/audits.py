@@ -14,7 +14,7 @@ from datalens_service.cli import options, output
 from datalens_service.cli.commands.audit import ATTACKS_HELP, GROUPS_HELP, format_result, parse_groups, say_notes
 from datalens_service.cli.commands.jobs import build_spec
 from datalens_service.cli.failures import ExitCode
-from datalens_service.cli.new_file import new_file
+from datalens_service.cli.new_file import private_file
 from datalens_service.cli.option_groups import Commands
 from datalens_service.cli.options import build_integer_parser, parse_number, refuse_unused
 from datalens_service.cli.service import SERVICE, Service, find_dataset, find_job
@@ -94,9 +94,8 @@ def picture(
     service: Service = SERVICE,
 ) -> None:
     """Write records and what inversion made of their gradients as a PNG. For the owner's eyes; not to be passed on."""
-    with new_file(out, force=force) as path, service.connect() as client:
+    with private_file(out, force=force) as path, service.connect() as client:
         client.download_audit_picture(audit_id, path)
-        path.chmod(0o600)
     service.show({"path": str(out)}, str(out))
 
 

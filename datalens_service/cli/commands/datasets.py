@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from datalens_service.cli import options, output, review
-from datalens_service.cli.new_file import new_file
+from datalens_service.cli.new_file import private_file
 from datalens_service.cli.option_groups import Commands
 from datalens_service.cli.options import parse_number
 from datalens_service.cli.service import SERVICE, Service, find_dataset
@@ -212,9 +212,8 @@ def preview(
     service: Service = SERVICE,
 ) -> None:
     """Write some of the private records as a PNG. For the owner's eyes; not to be passed on."""
-    with new_file(out, force=force) as path, service.connect() as client:
+    with private_file(out, force=force) as path, service.connect() as client:
         client.download_preview(find_dataset(client, dataset_id), path)
-        path.chmod(0o600)
     service.show({"path": str(out)}, str(out))
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from datalens_service.cli import options, output
-from datalens_service.cli.commands.keys import open_database
+from datalens_service.cli.commands.keys import open_doubtful_database
 from datalens_service.cli.failures import ExitCode
 from datalens_service.cli.option_groups import Commands
 from datalens_service.cli.options import build_integer_parser
@@ -82,11 +82,12 @@ def verify(
     """Check the audit journal of every tenant and the ledger of every account, on the machine of the database.
 
     Each entry seals the one before it. A journal that was rewritten as a whole holds together, too: note the hash of
-    its head now and then, and give it with --head. Exit 1 if anything does not hold.
+    its head now and then, and give it with --head. Exit 1 if anything does not hold, or if a trigger that guards them
+    is missing.
     """
     from datalens_service.services.journal_check import check_journals, knows_head
 
-    with open_database(data_dir) as database:
+    with open_doubtful_database(data_dir) as database:
         checked = list(check_journals(database))
         lost = [one for one in head or () if not knows_head(database, one)]
     rows = [(one.kind, one.of, one.entries or "", one.fault or one.head_hash or "") for one in checked]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +17,7 @@ from datalens_service.cli.review import confirm
 from datalens_service.cli.service import load_service_settings
 
 if TYPE_CHECKING:
+    from datalens_service.base.settings import Settings
     from datalens_service.store.access.keys import ApiKey
     from datalens_service.store.access.tenants import Tenant
     from datalens_service.store.database import Database
@@ -153,6 +154,21 @@ def open_database(data_dir: Path) -> Generator[Database]:
     """The database of the service whose data folder is `data_dir`."""
     from datalens_service.adapters.startup import connect
 
+    with _opened(data_dir, connect) as database:
+        yield database
+
+
+@contextmanager
+def open_doubtful_database(data_dir: Path) -> Generator[Database]:
+    """The same, also if the guards of its journals are gone: to be read alone."""
+    from datalens_service.adapters.startup import connect_to_read
+
+    with _opened(data_dir, connect_to_read) as database:
+        yield database
+
+
+@contextmanager
+def _opened(data_dir: Path, connect: Callable[[Settings], Database]) -> Generator[Database]:
     settings = load_service_settings(data_dir)
     # A mistyped folder must not become an empty installation.
     if not settings.database_url and not (data_dir / "datalens.db").exists():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from contextlib import nullcontext
 from pathlib import Path
@@ -11,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from datalens_service.base.errors import InvalidInput
-from datalens_service.cli import options, output
+from datalens_service.cli import options, output, review
 from datalens_service.cli.commands.keys import open_database
-from datalens_service.cli.new_file import new_file
+from datalens_service.cli.new_file import private_file
 from datalens_service.cli.service import load_service_settings
 
 if TYPE_CHECKING:
@@ -45,7 +43,7 @@ def export(
     from datalens_service.store.datasets.artifacts import ArtifactStore
 
     settings = load_service_settings(data_dir)
-    with new_file(out, force=force) as path, open_database(data_dir) as database, path.open("xb") as file:
+    with private_file(out, force=force) as path, open_database(data_dir) as database, path.open("xb") as file:
         found = tenants.find(database, tenant)
         artifacts = ArtifactStore(database, settings.data_dir, settings.artifact_url)
         sums = tenant_export.export_tenant(database, artifacts, settings, found, file)
@@ -69,7 +67,7 @@ def remove(
     or leave the rest to the service. Prints the signed receipt, which `datalens verify` checks.
     """
     # A name that is taken is refused before anything leaves.
-    with nullcontext() if out is None else new_file(out, force=force) as path:
+    with nullcontext() if out is None else private_file(out, force=force) as path:
         name, receipt = _remove(tenant, data_dir, yes=yes)
         text = json.dumps(receipt, ensure_ascii=False, indent=2)
         if path is not None:
@@ -91,7 +89,7 @@ def _remove(tenant: str, data_dir: Path, *, yes: bool) -> tuple[str, dict[str, A
                 leaving = tenant_removal.take_stock(session, found.id)
             counted = {name: len(value) if isinstance(value, tuple) else value for name, value in leaving}
             output.say("\n".join(f"{name}: {count:,}" for name, count in counted.items()))
-            _confirm_name(found.name, yes=yes)
+            review.confirm_name(found.name, yes=yes)
             tenant_removal.begin(database, found.id, actor="local")
         return found.name, _wait_for_removal(database, settings, found).receipt or {}
 
@@ -105,18 +103,3 @@ def _wait_for_removal(database: Database, settings: Settings, tenant: Tenant) ->
         output.say("A job has not ended yet; waiting for it.")
         time.sleep(_LOOK_SECONDS)
     return removed
-
-
-def _confirm_name(name: str, *, yes: bool) -> None:
-    """Ask for the name of the tenant.
-
-    Raises:
-        InvalidInput: It is another, or there is nobody to ask.
-    """
-    if yes:
-        return
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise InvalidInput("Nobody can answer here, so nothing was done: add --yes if you mean it.")
-    typer.echo(f"Nobody can bring this back. Type the name of the tenant ({name}) to remove it: ", nl=False, err=True)
-    if sys.stdin.readline().strip() != name:
-        raise InvalidInput("This is not its name, so nothing was done.")

@@ -181,14 +181,14 @@ def find_last_access(database: Database, tenant_id: str) -> dict[str, datetime]:
         return {key_id: to_second(at) for key_id, at in session.execute(query) if at is not None}
 
 
-class Head(NamedTuple):
+class JournalHead(NamedTuple):
     """The last entry of a journal; whoever notes it can tell later that the journal was not rewritten."""
 
     seq: int
     hash: str
 
 
-def verify(database: Database, tenant_id: str) -> Head:
+def verify(database: Database, tenant_id: str) -> JournalHead:
     """Check the whole journal of a tenant; its head.
 
     Raises:
@@ -206,7 +206,7 @@ def verify(database: Database, tenant_id: str) -> Head:
             previous = entry.hash
         if (head.audit_seq, head.audit_hash) != (seq, previous):
             raise _broken(seq + 1)
-        return Head(seq, previous)
+        return JournalHead(seq, previous)
 
 
 def shorten(session: Session, tenant_id: str, before: datetime) -> int:

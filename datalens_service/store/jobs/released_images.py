@@ -10,6 +10,7 @@ from sqlalchemy import delete, insert, select
 
 from datalens_service.store.database import Database
 from datalens_service.store.jobs.leases import Lease
+from datalens_service.store.jobs.released_models import Approval
 from datalens_service.store.ledger import ledger
 from datalens_service.store.schema.service_tables import ReleasedImageRow
 from datalens_service.store.schema.tables import JobRow
@@ -38,11 +39,12 @@ def record(database: Database, lease: Lease, hashes: Iterable[str]) -> None:
 
 
 def find(database: Database, tenant_id: str, pixel_hash: str) -> tuple[ImageOrigin, ...]:
-    """Return the first jobs of a tenant that packed an image with these pixels, oldest first."""
+    """Return the first jobs of a tenant that packed an image with these pixels and may hand it out, oldest first."""
     query = (
         select(JobRow.id, JobRow.released_at)
         .join(ReleasedImageRow, ReleasedImageRow.job_id == JobRow.id)
         .where(ReleasedImageRow.pixel_hash == bytes.fromhex(pixel_hash), JobRow.tenant_id == tenant_id)
+        .where(JobRow.approval.is_(None) | (JobRow.approval == Approval.RELEASED))
         .order_by(JobRow.released_at, JobRow.id)
     )
     with database.session() as session:
