@@ -15,7 +15,8 @@ from torchvision.models.resnet import BasicBlock, Bottleneck, ResNet
 from torchvision.models.vision_transformer import VisionTransformer as TorchvisionTransformer
 
 from datalens_service.base.errors import InvalidInput, WorkerUnavailable
-from datalens_service.data.intake.sandbox import encoder
+from datalens_service.data.intake.sandbox import encoder, sandbox
+from datalens_service.data.intake.sandbox.encode import EncodeRequest, encode
 from datalens_service.models.encoders import OnnxEncoder, imagenet_lite0
 from datalens_service.models.encoders.making import make_encoder
 from datalens_service.models.encoders.making.vision_transformer import VisionTransformer, rename_from_torchvision
@@ -26,6 +27,16 @@ SIDE = 64
 MEAN, DEVIATION = (torch.tensor(values)[:, None, None] for values in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
 WIDTH, PATCH = 128, 16
 IMAGES = np.random.default_rng(1).integers(0, 256, (3, SIDE, SIDE, 3), dtype=np.uint8)
+
+
+@pytest.fixture(autouse=True)
+def _encodes_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run graphs here as the confined process does, which takes seconds to start; the test of the command starts it."""
+
+    def encode_here(request: EncodeRequest, _seconds: int, _program: str, attachment: bytes) -> None:
+        encode(request, attachment[: request.graph_bytes], attachment[request.graph_bytes :])
+
+    monkeypatch.setattr(sandbox, "run_confined", encode_here)
 
 
 def randomised(network: nn.Module) -> nn.Module:
@@ -53,9 +64,8 @@ def torchvision_transformer() -> nn.Module:
 
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "basic ResNet": (lambda: resnet(BasicBlock), "fc"),
-    "deep ResNet": (lambda: resnet(Bottleneck), "fc"),
-    "wide ResNet": (lambda: resnet(Bottleneck, width_per_group=96), "fc"),
-    "grouped ResNet": (lambda: resnet(Bottleneck, groups=4, width_per_group=8), "fc"),
+    "deep ResNet of another width": (lambda: resnet(Bottleneck, width_per_group=16), "fc"),
+    "grouped ResNet": (lambda: resnet(Bottleneck, groups=4, width_per_group=4), "fc"),
     "ConvNeXt": (convnext, "classifier.2"),
     "ViT": (torchvision_transformer, "heads"),
 }
