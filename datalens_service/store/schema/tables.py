@@ -38,7 +38,7 @@ DEFAULT_TENANT = "default"
 """Tenant of everything that names no other."""
 DEFAULT_PRIORITY = 5
 """Priority of a job that names none."""
-JOB_FORMAT: Final = 1
+JOB_FORMAT: Final = 2
 """Raised, once in a release, when a worker of the version before would refuse or misread what a job now stores."""
 
 
