@@ -1,4 +1,4 @@
-"""What the file of an encoder says of itself: its owner's words, which nobody has checked."""
+"""The label in the file of an encoder: its owner's words, which nobody has checked."""
 
 import operator
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ EncoderLicense = Annotated[str, StringConstraints(max_length=MOST_LICENSE), PRIN
 
 
 class EncoderLabel(Frozen):
-    """What an encoder is called, its licence, and the weights that it was made from."""
+    """Name and licence of an encoder, and the hash of the weights that it was made from."""
 
     title: EncoderTitle = Field(
         default="", exclude_if=operator.not_, description="What its owner calls it; empty if nothing was stated."

@@ -24,7 +24,7 @@ _OPSET: Final = 17
 _FEATURES: Final = "features"
 _PROBES: Final = 2
 _TOLERANCE: Final = 1e-3
-"""Of features of length 1, for sums in another order."""
+"""Largest difference between features of length 1 whose sums were made in another order."""
 
 
 class MadeEncoder(NamedTuple):
@@ -57,7 +57,7 @@ def make_encoder(weights: Path, title: str, license: str, side: int) -> MadeEnco
 
     Args:
         weights: The file: safetensors, or a `state_dict` as torch saves it.
-        title: What the encoder is called on cards.
+        title: Name of the encoder on cards.
         license: The licence of the weights, in words.
         side: Pixels of a side that images are brought to.
 

@@ -17,7 +17,7 @@ Colours = tuple[float, float, float]
 
 
 class Normalisation(NamedTuple):
-    """What is subtracted from RGB in [0, 1], and what the difference is divided by."""
+    """Mean and deviation that bring RGB in [0, 1] to the range in which weights were learnt."""
 
     mean: Colours
     deviation: Colours
@@ -36,7 +36,7 @@ class KnownNetwork(NamedTuple):
         sign: The name of a weight that only this family has.
         build: Makes the network with its weights for square images of so many pixels a side; it raises KeyError,
             RuntimeError or ValueError where these do not fit.
-        step: What a side must be a multiple of; of a transformer, the side of its patches.
+        step: Number of pixels that a side must be a multiple of; of a transformer, the side of its patches.
     """
 
     name: str
