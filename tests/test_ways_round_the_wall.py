@@ -172,9 +172,17 @@ REVIEWED = {
     },
     "models/generators/denoiser/denoiser.py": {"uses torch.manual_seed"},
     "models/generators/denoiser/public_denoiser.py": {"imports os", "imports pathlib", "imports safetensors.numpy"},
+    "models/generators/diffusers_folder.py": {
+        "imports Settings of datalens_service.base.settings", "imports importlib.metadata", "imports pathlib",
+        "uses hashlib.file_digest",
+    },
+    "models/generators/diffusers_pipeline.py": {
+        "imports PIL", "imports PIL.Image", "imports diffusers", "reaches for __name__ of something else",
+    },
     "models/generators/generator.py": {"imports importlib", "imports pathlib", "uses __package__"},
     "models/generators/installed.py": {
-        f"imports {name} of datalens_service.base.plugins" for name in ("GENERATORS", "find_origin", "load_plugin")
+        f"imports {name} of datalens_service.base.plugins"
+        for name in ("GENERATORS", "find_origin", "list_plugins", "load_plugin")
     },
     "models/generators/pool.py": {"reaches for _moved of something else"},
     "models/linear_taps.py": {"imports contextlib", "uses id"},
@@ -187,9 +195,10 @@ REVIEWED = {
     "models/teachers/ensemble.py": {"imports pathlib"},
     "models/teachers/tensor_store.py": {f"imports {name}" for name in ("mmap", "os", "shutil", "tempfile", "pathlib")},
 }  # fmt: skip
-"""Read line by line: files of released models, of public weights and of teachers too large for memory, which have no
-name; seeds of networks, within `fork_rng`; an encoder's own process; threads that end with their gradients; precision
-and places of weights, which follow from the device and the network."""
+"""Read line by line: files of released models, of public weights, of the operator's public pipelines
+and of teachers too large for memory, which have no name; seeds of networks, within `fork_rng`; an encoder's own
+process; threads that end with their gradients; precision and places of weights, which follow from the device and the
+network."""
 
 
 DRIVER = ("driver.py", "registered.py", "wall_rules.py")

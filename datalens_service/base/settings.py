@@ -147,6 +147,11 @@ class Settings(BaseSettings):
         description="Weights of ImageNet Inception as torch-fidelity publishes them, on every worker; None downloads "
         "them when a job first asks for that extractor.",
     )
+    diffusers_folder: Path | None = Field(
+        default=None,
+        description="Folder of pipelines of diffusers, one subfolder each, which the API and every worker read; the "
+        "subfolder flowers is the generator diffusers.flowers of private_evolution.",
+    )
     max_upload_bytes: int = Field(default=4 * GIBIBYTE, ge=1, description="Largest accepted request body.")
     upload_hours: int = Field(
         default=24, ge=1, le=24 * 30, description="Time after which an unfinished resumable upload is removed."

@@ -46,11 +46,22 @@ class PublicEncoder(EncoderLabel):
 
 
 class PublicGenerator(Frozen):
-    """A generator of another package, which the operator installed; the guarantee does not cover what it has seen."""
+    """A generator that the operator installed, or the one that draws by rules; the guarantee covers neither."""
 
     name: str
     distribution: str
     version: str
+    sha256: str = Field(
+        default="",
+        pattern=r"^([0-9a-f]{64})?$",
+        exclude_if=operator.not_,
+        description="SHA-256 over the hashes of all files of its folder; empty for one without a folder.",
+    )
+    untrained: bool = Field(
+        default=False,
+        exclude_if=operator.not_,
+        description="Whether it draws by rules alone, so that no images and no weights went into it.",
+    )
 
 
 class PublicInputs(Frozen):
@@ -63,7 +74,7 @@ class PublicInputs(Frozen):
     @property
     def has_weights(self) -> bool:
         """Tell whether something was trained before, on other images."""
-        return self.encoder is not None or self.generator is not None
+        return self.encoder is not None or (self.generator is not None and not self.generator.untrained)
 
 
 NO_PUBLIC_INPUTS: Final = PublicInputs()

@@ -99,6 +99,13 @@ PUBLIC_GENERATOR: Final = (
     "images said which of them to keep. The guarantee does not cover what it was trained on."
 )
 
+HASHED_GENERATOR: Final = " SHA-256 of its folder: {sha256}."
+
+RENDERED: Final = (
+    "Images were drawn by the generator {name} of {distribution} {version} by rules alone: no images and no weights "
+    "went into it. Private images said which of them to keep."
+)
+
 LABELLED_PUBLIC: Final = (
     "The released images are public ones, unchanged, or cropped and mirrored: {source}, with the classes "
     "{classes}, SHA-256 {sha256}, or some "

@@ -19,7 +19,7 @@ from datalens_service.base.errors import LedgerCorrupt
 from datalens_service.base.fields import Frozen, Stated
 from datalens_service.data.export.licence import describe_public_images
 from datalens_service.mechanisms import PlannedRelease, VonMisesFisherSum
-from datalens_service.models.public_source import NO_PUBLIC_INPUTS, PublicInputs, PublicSource
+from datalens_service.models.public_source import NO_PUBLIC_INPUTS, PublicGenerator, PublicInputs, PublicSource
 from datalens_service.privacy.accounting import (
     SLACK_UNITS_PER_DELTA,
     Charge,
@@ -228,8 +228,13 @@ def describe_public_inputs(inputs: PublicInputs) -> tuple[str, ...]:
     encoder, generator = inputs.encoder, inputs.generator
     described = "" if encoder is None else encoder.describe().translate(_NO_BRACES)
     about_encoder = () if encoder is None else (phrases.PUBLIC_ENCODER.format(described=described),)
-    about_generator = () if generator is None else (phrases.PUBLIC_GENERATOR.format(**generator.model_dump()),)
-    return (*about_images, *about_encoder, *about_generator)
+    return (*about_images, *about_encoder, *(() if generator is None else (_describe_generator(generator),)))
+
+
+def _describe_generator(generator: PublicGenerator) -> str:
+    said = phrases.RENDERED if generator.untrained else phrases.PUBLIC_GENERATOR
+    said += phrases.HASHED_GENERATOR if generator.sha256 else ""
+    return said.format(**dict(generator))
 
 
 def _describe_source(source: PublicSource) -> str:

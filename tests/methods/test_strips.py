@@ -36,7 +36,7 @@ SMALL: Final[dict[str, Any]] = {
     "width": 8, "blocks": 1, "pretraining_steps": 2, "pretraining_samples": 100,
 }  # fmt: skip
 """Of parameters with such a name, in a method or in a part of one."""
-NAMED: Final[dict[str, Any]] = {"steps": 2, "noise_multiplier": 8.0, "generator": "tiny"}
+NAMED: Final[dict[str, Any]] = {"steps": 2, "noise_multiplier": 8.0}
 """Of parameters without a default, or left out by default: pricing noise takes longer than such a run."""
 
 

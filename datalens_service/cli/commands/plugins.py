@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -24,15 +25,19 @@ PluginKind = Literal["method", "extractor", "generator"]
 
 @app.command(name="list")
 def list_(as_json: options.AsJson = False) -> None:
-    """List installed plug-ins and their packages; imports none."""
-    from datalens_service.base.plugins import EXTRACTORS, GENERATORS, METHODS, find_origin, list_plugins
+    """List installed plug-ins and generators with their packages or folders; imports none."""
+    from datalens_service.base.plugins import EXTRACTORS, METHODS, find_origin, list_plugins
+    from datalens_service.models.generators.installed import list_installed
 
-    groups = {"method": METHODS, "extractor": EXTRACTORS, "generator": GENERATORS}
+    groups = {"method": METHODS, "extractor": EXTRACTORS}
     columns = ("name", "kind", "package", "object")
     items = [
         dict(zip(columns, (entry.name, kind, str(find_origin(entry.name, group)), entry.value), strict=True))
         for kind, group in groups.items()
         for entry in list_plugins(group)
+    ]
+    items += [
+        dict(zip(columns, (one.name, "generator", one.package, one.place), strict=True)) for one in list_installed()
     ]
     output.show_items(items, columns, as_json=as_json)
 
@@ -78,9 +83,10 @@ def _check_method(name: str, settings: list[str], steps: int) -> list[Finding]:
 
 
 def _check_other(name: str, kind: PluginKind) -> list[Finding]:
-    from datalens_service.base.plugins import EXTRACTORS, GENERATORS, load_plugin
+    from datalens_service.base.plugins import EXTRACTORS, load_plugin
     from datalens_service.contracts.plugins import check_extractor, check_generator
+    from datalens_service.models.generators.installed import open_installed
 
     if kind == "extractor":
         return list(check_extractor(load_plugin(name, EXTRACTORS)))
-    return list(check_generator(load_plugin(name, GENERATORS)))
+    return list(check_generator(partial(open_installed, name)))

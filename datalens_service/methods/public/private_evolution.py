@@ -3,7 +3,8 @@
     images of the generator → noisy votes → those with votes are drawn again, and varied by the generator → votes …
 
 Lin et al. 2024, "Differentially private synthetic data via foundation model APIs 1: images". Each class has its own
-images. The generator is one that the operator installed; it sees labels, and images that it made itself.
+images. The generator draws by rules, or is one that the operator installed; it sees labels, and images that it made
+itself.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
 from datalens_service.methods.sums.record_sums import calibrated
 from datalens_service.models.encoders import AnyEncoder, ScatteringEncoder
 from datalens_service.models.generators.generator import Generator
-from datalens_service.models.generators.installed import InstalledGenerator, find_installed
+from datalens_service.models.generators.installed import InstalledGenerator, check_installed, find_installed
 from datalens_service.models.generators.pool import PublicCells, choose
 from datalens_service.models.public_source import PublicInputs
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, TrainingRandomness
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 
 _DIMENSIONS: Final = 64
+_TRAINED: Final = "The guarantee does not cover what it was trained on. "
+_NOTHING_ELSE: Final = "It makes nothing that it could not make before: one of another kind of image teaches little."
 
 
 class PrivateEvolution(Method):
@@ -49,8 +52,10 @@ class PrivateEvolution(Method):
 
     name: Literal["private_evolution"] = "private_evolution"
     generator: str = Field(
+        default="rendered",
         pattern=r"^[A-Za-z0-9_.-]{1,64}$",
-        description="Generator of an installed package (`datalens plugins list`), which makes and varies images.",
+        description="Installed generator (`datalens plugins list`), which makes and varies images: `rendered` draws "
+        "shapes, strokes and textures by rules; `diffusers.NAME` is a local pipeline; others are of packages.",
     )
     encoder: Annotated[AnyEncoder, Field(discriminator="name"), BeforeValidator(named)] = Field(
         default=ScatteringEncoder(), description="Public function by which images are near each other."
@@ -69,7 +74,7 @@ class PrivateEvolution(Method):
 
     def plan(self, schema: Schema, units: int) -> Plan:
         self.encoder.check(schema)
-        find_installed(self.generator)
+        check_installed(self.generator, schema)
         part = units // self.rounds
         votes = CellVotes(
             num_groups=schema.num_classes,
@@ -79,10 +84,8 @@ class PrivateEvolution(Method):
         return Plan(releases=(calibrated(votes, part).model_copy(update={"count": self.rounds}),))
 
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
-        return (
-            f"Images are made by the installed generator {self.generator}. The guarantee does not cover what it was "
-            "trained on. It makes nothing that it could not make before: one of another kind of image teaches little.",
-        )
+        trained = "" if find_installed(self.generator).untrained else _TRAINED
+        return (f"Images are made by the installed generator {self.generator}. {trained}{_NOTHING_ELSE}",)
 
     def public_inputs(self) -> PublicInputs:
         return PublicInputs(encoder=self.encoder.source(), generator=find_installed(self.generator))
@@ -91,7 +94,9 @@ class PrivateEvolution(Method):
         votes, rounds, schema = plan.releases[0].mechanism, plan.releases[0].count, records.schema
         if not isinstance(votes, CellVotes):
             raise TypeError("the releases of an evolution are of votes")
-        population = _Population(InstalledGenerator(self.generator, schema), schema, inputs.randomness)
+        population = _Population(
+            InstalledGenerator(self.generator, schema, inputs.options.device), schema, inputs.randomness
+        )
         images = population.draw(votes.cells)
         view = self._fit_view(images, schema, inputs)
 
