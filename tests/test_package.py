@@ -32,15 +32,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         _ = datalens_service.magic
 
 
-@pytest.mark.parametrize(
-    "before",
-    [
-        "",
-        "import datalens_service.training",
-        "from datalens_service.training import Result",
-        "from datalens_service.jobs import execute",
-    ],
-)
+@pytest.mark.parametrize("before", ["", "import datalens_service.training\nfrom datalens_service.jobs import execute"])
 def test_run_is_the_function_whatever_was_imported_before(before: str) -> None:
     code = f"{before}\nimport datalens_service, inspect\nprint(inspect.isfunction(datalens_service.run))"
     assert _printed(code) == "True"

@@ -91,25 +91,3 @@ def test_every_file_that_a_script_names_is_there(script: str) -> None:
 
 def test_names_of_files_are_found() -> None:
     assert "tests/client/test_transport.py" in _name_paths(ROOT / ".ci/matrix")
-
-
-WITHOUT_TORCH = """
-import sys
-
-class Without:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("torch", "torchvision", "dp_accounting"):
-            raise ModuleNotFoundError(f"No module named {name!r}")
-
-sys.meta_path.insert(0, Without())
-"""
-
-
-def test_tests_under_other_pythons_need_no_torch() -> None:
-    """What `.ci/matrix` installs has none; it is seen there alone otherwise."""
-    matrix = (ROOT / ".ci" / "matrix").read_text()
-    [files] = re.findall(r"^readonly TESTS=\(([^)]*)\)", matrix, flags=re.MULTILINE)
-    options = ["-q", "--collect-only", "-p", "no:cacheprovider", *files.split()]
-    code = f"{WITHOUT_TORCH}\nimport pytest\nsys.exit(pytest.main({options}))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout

@@ -1,6 +1,7 @@
 """A stranger's ONNX encoder: what is taken, and that it sees one image at a time."""
 
 import subprocess
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -8,12 +9,20 @@ import onnxruntime
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
+from child_programs import in_this_process
 from datalens_service.base.errors import InvalidInput, WorkerUnavailable
 from datalens_service.data.intake.sandbox import encode as program
 from datalens_service.data.intake.sandbox import encoder, sandbox
 from tests.models.onnx_files import FEATURES, onnx_encoder
 
 IMAGES = np.random.default_rng(1).integers(0, 256, (7, 11, 9, 3), dtype=np.uint8)
+
+
+@pytest.fixture
+def without_process() -> Iterator[None]:
+    """For what is refused or left out before any process matters."""
+    with in_this_process():
+        yield
 
 
 def node(operator: str, *inputs: str, **attributes: Any) -> NodeProto:
@@ -59,6 +68,7 @@ def test_images_of_any_size_are_brought_to_that_of_the_graph_and_grey_ones_are_s
     np.testing.assert_array_equal(encoder.encode(graph, grey[4:5]), features[4:5])
 
 
+@pytest.mark.usefixtures("without_process")
 @pytest.mark.parametrize(
     ("graph", "says"),
     [
@@ -84,6 +94,7 @@ def test_what_is_no_encoder_is_refused_with_what_to_change(graph: bytes, says: s
         encoder.encode(graph, IMAGES)
 
 
+@pytest.mark.usefixtures("without_process")
 def test_an_image_on_which_it_fails_has_no_features_and_says_nothing() -> None:
     """Whether a private image breaks a graph would be an answer that nobody pays for."""
     nodes = [
@@ -108,6 +119,7 @@ def shaped_by(*inputs: str) -> list[NodeProto]:
     ]
 
 
+@pytest.mark.usefixtures("without_process")
 @pytest.mark.parametrize(
     "inputs",
     [
@@ -125,11 +137,13 @@ def test_no_shape_depends_on_what_an_image_shows(inputs: tuple[str, ...], revers
         encoder.encode(onnx_encoder(*(reversed(nodes) if reverse else nodes)), IMAGES)
 
 
+@pytest.mark.usefixtures("without_process")
 def test_shapes_may_depend_on_shapes() -> None:
     graph = onnx_encoder(*shaped_by("Reshape", "mixed", "of_shapes"))
     np.testing.assert_array_equal(encoder.encode(graph, IMAGES).shape, (7, FEATURES))
 
 
+@pytest.mark.usefixtures("without_process")
 def test_images_that_all_fail_are_no_error() -> None:
     nodes = [
         helper.make_node("ReduceMin", ["images"], ["darkest"], keepdims=0),

@@ -44,13 +44,6 @@ def draw_images(rng: np.random.Generator, per_class: int, side: int = _SIDE) -> 
     return images, labels
 
 
-def write_private(path: Path, rng: np.random.Generator) -> None:
-    """Enough images for every attack of an audit, with test images."""
-    (images, labels), (test_images, test_labels) = draw_images(rng, _FOR_AUDITS), draw_images(rng, 20)
-    arrays = {"train_images": images, "train_labels": labels, "test_images": test_images, "test_labels": test_labels}
-    np.savez_compressed(path, **arrays)
-
-
 def _npz(per_class: int = _PER_CLASS, side: int = _SIDE, images_of_one: int = 0) -> Writer:
     """Without a test split nothing is evaluated, which would take longer than all the rest."""
 
@@ -128,9 +121,12 @@ def _write_zip(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
             archive.writestr(name, content)
 
 
+write_private: Final = _npz(_FOR_AUDITS)
+"""Enough images for every attack of an audit."""
+
 STAND_INS: Final[dict[str, Writer]] = {
     "mnist.npz": _npz(),
-    "digits.npz": _npz(_FOR_AUDITS),
+    "digits.npz": write_private,
     "other.npz": _npz(),
     "scans.npz --records-per-unit": _npz(images_of_one=5),
     "scans.npz": _npz(10, _PREPARED_SIDE),

@@ -70,17 +70,22 @@ _LIGHT = ("moments", "pooled_moments", "mixture", "shapes", "dp_gan", "dp_sgd")
 """Methods that need no encoder, so that large images take no time."""
 _IN_COLOUR = tuple(replace(case, channels=3) for case in _FIRST)
 
-ROW_CASES: tuple[ContributionCase, ...] = (
-    *_ASKED,
-    *_IN_COLOUR,
-    *(replace(case, side=32) for case in _FIRST if case.method.name in _LIGHT),
-    ContributionCase(Shapes(content="drawings", subspace_dimensions=4), side=36, channels=3, drawn=True),
-)
-"""All there are; the first of each kind in colour, too; and those of large images."""
-
 MADE_OF_OTHERS = (RejectionOrDiffusion, LabelledPool, LabelledMoments)
-"""Methods that ask what others do (`test_contributions.py` compares)."""
-_CROWDED = tuple(case for case in (*_FIRST, *_IN_COLOUR) if not isinstance(case.method, MADE_OF_OTHERS))
+"""Methods that ask what others do (`test_contributions.py` compares), and so need no cases of their own here."""
+
+ROW_CASES: tuple[ContributionCase, ...] = tuple(
+    case
+    for case in (
+        *_ASKED,
+        *_IN_COLOUR,
+        *(replace(case, side=32) for case in _FIRST if case.method.name in _LIGHT),
+        ContributionCase(Shapes(content="drawings", subspace_dimensions=4), side=36, channels=3, drawn=True),
+    )
+    if not isinstance(case.method, MADE_OF_OTHERS)
+)
+"""All other ones; the first of each kind in colour, too; and those of large images."""
+
+_CROWDED = tuple(case for case in (*_FIRST, *_IN_COLOUR) if case in ROW_CASES)
 """Of which each function is asked of thousands: other cases ask the same functions."""
 
 
