@@ -14,9 +14,9 @@ from torchvision.models.convnext import CNBlockConfig, ConvNeXt
 from torchvision.models.resnet import BasicBlock, Bottleneck, ResNet
 from torchvision.models.vision_transformer import VisionTransformer as TorchvisionTransformer
 
+from child_programs import without_processes  # noqa: F401 (a fixture)
 from datalens_service.base.errors import InvalidInput, WorkerUnavailable
-from datalens_service.data.intake.sandbox import encoder, sandbox
-from datalens_service.data.intake.sandbox.encode import EncodeRequest, encode
+from datalens_service.data.intake.sandbox import encoder
 from datalens_service.models.encoders import OnnxEncoder, imagenet_lite0
 from datalens_service.models.encoders.making import make_encoder
 from datalens_service.models.encoders.making.vision_transformer import VisionTransformer, rename_from_torchvision
@@ -27,16 +27,6 @@ SIDE = 64
 MEAN, DEVIATION = (torch.tensor(values)[:, None, None] for values in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
 WIDTH, PATCH = 128, 16
 IMAGES = np.random.default_rng(1).integers(0, 256, (3, SIDE, SIDE, 3), dtype=np.uint8)
-
-
-@pytest.fixture(autouse=True)
-def _encodes_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run graphs here as the confined process does, which takes seconds to start; the test of the command starts it."""
-
-    def encode_here(request: EncodeRequest, _seconds: int, _program: str, attachment: bytes) -> None:
-        encode(request, attachment[: request.graph_bytes], attachment[request.graph_bytes :])
-
-    monkeypatch.setattr(sandbox, "run_confined", encode_here)
 
 
 def randomised(network: nn.Module) -> nn.Module:
