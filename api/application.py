@@ -81,38 +81,14 @@ from datalens_service.store.datasets.record_files import RecordStore
 from datalens_service.store.installation import signing_key
 
 _KEYED: Final = (
-    datasets,
-    dataset_changes,
-    plans,
-    jobs,
-    audits,
-    events,
-    downloads,
-    encoders,
-    generators,
-    classifiers,
-    releases,
-    access,
-    administration,
-    released_images,
-    webhooks,
-)
+    datasets, dataset_changes, plans, jobs, audits, events, downloads, encoders, generators, classifiers, releases,
+    access, administration, released_images, webhooks,
+)  # fmt: skip
 """Operations that need a key, all of them."""
 _OTHERS: Final = (
-    uploads,
-    artifacts,
-    health,
-    problem_types,
-    public_pages,
-    single_sign_on,
-    dataset_pages,
-    plan_pages,
-    image_pages,
-    job_pages,
-    administration_pages,
-    release_pages,
-    shared_pages,
-)
+    uploads, artifacts, health, problem_types, public_pages, single_sign_on, dataset_pages, plan_pages, image_pages,
+    job_pages, administration_pages, release_pages, shared_pages,
+)  # fmt: skip
 
 _TELEMETRY: Final[TelemetryConfig] = {
     # FastAPI would send messages and stacks of exceptions to OpenTelemetry; a message may quote what was uploaded.

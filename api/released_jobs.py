@@ -40,12 +40,10 @@ async def released(job_id: ObjectId, services: ServicesDep) -> Job:
 
 
 async def drawing(job: Annotated[Job, Depends(released)]) -> Job:
-    """A job that made a generator."""
     return _making(job, GENERATOR)
 
 
 async def labelling(job: Annotated[Job, Depends(released)]) -> Job:
-    """A job that made a classifier."""
     return _making(job, CLASSIFIER)
 
 
@@ -124,10 +122,5 @@ def stored_file(
     """
     artifact = (services.artifacts.get if private else services.artifacts.releasable)(job.id, name)
     return file_response(
-        request,
-        artifact.path,
-        artifact.sha256,
-        media_type=artifact.media_type,
-        name=f"{job.id}-{name}",
-        inline=inline,
+        request, artifact.path, artifact.sha256, media_type=artifact.media_type, name=f"{job.id}-{name}", inline=inline
     )

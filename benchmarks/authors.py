@@ -317,7 +317,7 @@ def judged(generator: Generator, data: Dataset, options: argparse.Namespace) -> 
         with patch.object(ImageNetwork, "draw", draw_by_batch):
             scores["by_batch"] = standard(*replace(generator).sample(options.images, seed=options.seed), data, options)
     if options.fidelity:
-        scores["fidelity"] = Fidelity(options.dataset, data, held_out=False, inception_weights=None).of(drawn, labels)
+        scores["fidelity"] = Fidelity(options.dataset, data, held_out=False).of(drawn, labels)
     if options.sgd_epochs:
         scores["sgd"] = last_and_best(by_sgd(drawn, labels, data, options))
     return scores

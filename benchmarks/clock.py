@@ -1,11 +1,10 @@
-"""Time and peak memory of work on a processor or a graphics processor."""
+"""Time of work on a processor or a graphics processor."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
@@ -45,18 +44,3 @@ class Clock:
             work()
             times.append(self.now() - began)
         return min(times)
-
-    def forget_peak(self) -> None:
-        """Count the largest memory from now on."""
-        if self.on_gpu:
-            torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats(self.device)
-        else:
-            Path("/proc/self/clear_refs").write_text("5")
-
-    def peak_memory_gib(self) -> float:
-        """Largest memory since then: allocated on a graphics processor, else resident memory of the process."""
-        if self.on_gpu:
-            return torch.cuda.max_memory_allocated(self.device) / 2**30
-        status = Path("/proc/self/status").read_text()
-        return int(status.split("VmHWM:")[1].split()[0]) / 2**20

@@ -1,7 +1,4 @@
-"""Fidelity of samples on a benchmark set: by its fixed extractor, and under two extractors of reports.
-
-These are random convolutions, and Inception where a file of weights is given.
-"""
+"""Fidelity of samples on a benchmark set: by its fixed extractor, and under the random convolutions of reports."""
 
 from __future__ import annotations
 
@@ -22,8 +19,8 @@ from datalens_service.evaluation.metrics.reference import Reference
 Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 
-_COMPARED: Final = {"random": 2000, "inception": 5000}
-"""Samples that each extractor of reports sees at most."""
+_COMPARED: Final = 2_000
+"""Samples that the random convolutions see at most."""
 _AVERAGES: Final = 10_000
 
 
@@ -34,11 +31,10 @@ class Fidelity:
         name: Of the set.
         data: With test images.
         held_out: Whether the test images are training images left out, which the fixed extractor has seen.
-        inception_weights: File of torch-fidelity's Inception, or None.
     """
 
-    def __init__(self, name: str, data: Dataset, held_out: bool, inception_weights: Path | None) -> None:
-        self._name, self._data, self._held_out, self._weights = name, data, held_out, inception_weights
+    def __init__(self, name: str, data: Dataset, held_out: bool) -> None:
+        self._name, self._data, self._held_out = name, data, held_out
 
     def of(self, images: Images, labels: Labels) -> dict[str, Any]:
         """Figures of samples by name, with the beginning of the extractor's SHA-256.
@@ -48,9 +44,7 @@ class Fidelity:
             labels: int64 (n,).
         """
         metrics, digest = self._metrics
-        kinds = ["random"] if self._weights is None else ["random", "inception"]
-        others = {name: value for kind in kinds for name, value in self._under(kind, images).items()}
-        return {**metrics.fidelity(images, labels), **digest, **others}
+        return {**metrics.fidelity(images, labels), **digest, **self._by_random_convolutions(images)}
 
     def of_class_averages(self) -> dict[str, Any]:
         """Of the average training image of each class, without noise: no released average looks better."""
@@ -70,14 +64,14 @@ class Fidelity:
         network, digest = fixed_extractor(self._name)
         return Metrics(self._data, network), {"extractor": digest}
 
-    def _under(self, kind: str, images: Images) -> dict[str, float]:
-        """FID and KID as a report has them, by names that begin with the extractor's."""
+    def _by_random_convolutions(self, images: Images) -> dict[str, float]:
+        """FID and KID as a report has them."""
         if self._data.test is None:
             raise SystemExit("the data set has no test split")
         reference = Reference(self._data.test, "public", "test images")
         with tempfile.TemporaryDirectory() as folder:
             compared = compare(
-                kind, images, reference, self._data.schema.num_classes,
-                most_images=_COMPARED[kind], folder=Path(folder), inception_weights=self._weights, device="cpu",
+                "random", images, reference, self._data.schema.num_classes,
+                most_images=_COMPARED, folder=Path(folder), inception_weights=None, device="cpu",
             )  # fmt: skip
-        return {f"{kind}_{name}": round(compared.synthetic.figures[name], 4) for name in ("fid", "kid")}
+        return {f"random_{name}": round(compared.synthetic.figures[name], 4) for name in ("fid", "kid")}

@@ -5,9 +5,10 @@
     python -m benchmarks.forecasts measure --dataset signs --records 400 --epsilon 1 --choice look
 
 `measure` runs the cells that the table of the package (`datalens_service/planning/measured.jsonl`) lacks, until the
-minutes are over, and adds each as a line. A cell is a set, a number of its records, ε (δ = 10⁻⁵) and what learns: a
-choice of `auto` (`look`, `teach`, `classifier`), a baseline (`class_averages`, `moments`) or `real` images. There is
-one seed; at most 5,000 records, 5,000 images that are drawn, and the first 1,000 of the drawn test images.
+minutes are over, and adds each as a line; a cell that is named is measured and printed also if it is there. A cell is a
+set, a number of its records, ε (δ = 10⁻⁵) and what learns: a choice of `auto` (`look`, `teach`, `classifier`), a
+baseline (`class_averages`, `moments`) or `real` images. There is one seed; at most 5,000 records, 5,000 images that are
+drawn, and the first 1,000 of the drawn test images.
 `score` leaves one set out after the other and says how many results lie in the ranges that were made without them, and
 the mean interval score, beside those of what plans said before (benchmarks/results/forecasts.jsonl).
 """
@@ -169,13 +170,14 @@ def measure_missing(minutes: float, wanted: Cell | None) -> None:
     until = time.monotonic() + 60 * minutes
     known = {Cell(row.dataset, row.units, row.choice, row.epsilon) for row in read_rows()}
     for cell in [wanted] if wanted else list_cells():
-        if cell in known or _is_known_as_look(cell):
+        if wanted is None and (cell in known or _is_known_as_look(cell)):
             continue
         if time.monotonic() > until:
             return
         row = measure(cell).model_dump_json(exclude_defaults=True)
-        with TABLE.open("a", encoding="utf-8") as table:
-            table.write(row + "\n")
+        if cell not in known:
+            with TABLE.open("a", encoding="utf-8") as table:
+                table.write(row + "\n")
         sys.stdout.write(row + "\n")
         sys.stdout.flush()
 

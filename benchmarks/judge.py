@@ -1,26 +1,24 @@
-"""How good the standard CNN is as a ruler: its accuracy on real images beside that of one trained for longer.
+"""How good the standard CNN is as a ruler: its accuracy on real images beside that of one that is trained for longer.
 
-    python -m benchmarks.judge --dataset signs >> benchmarks/results/judge.jsonl
-    python -m benchmarks.judge --dataset cifar10 --records 5000 --reference-steps 4000
+    python -m benchmarks.judge --dataset signs --seed 0 >> benchmarks/results/judge.jsonl
     python -m benchmarks.judge --dataset signs --images 10000 --reference-steps 0
 
-Records are the first of the draw of `benchmarks.panel`. `reference` is the same network after more steps, of which 0
-leaves it out; `earlier` is the standard CNN of versions up to 1.0.0 in the steps that it had. Seconds are those of the
-first training, by the clock and by processors, on as many threads as `OMP_NUM_THREADS` says. `--images` repeats the
-records up to so many, to measure time.
+Records are the first of the draw of `benchmarks.panel`, at most 5,000, judged by the test images of that cell.
+`reference` is the same network after four times as many steps at a rate of its own, `--reference-rate`; 0 steps
+leave it out. `share` is the judge's accuracy in percent of that, both as means over classes. Seconds are of the
+processor, on as many threads as `OMP_NUM_THREADS` says. `--images` repeats the records up to so many, to measure time.
+`benchmarks.table` takes means over the seeds.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
 import time
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
 
-from benchmarks.earlier_judge import label_earlier
 from benchmarks.environment import SCHEMAS, provenance
 from benchmarks.kept_results import print_result
 from benchmarks.panel import Cell, draw, tested
@@ -29,67 +27,56 @@ from datalens_service.evaluation.metrics import downstream
 from datalens_service.evaluation.metrics.outcome import Score
 from datalens_service.evaluation.settings import STEPS
 
-_EARLIER_IMAGES = 60_000
-"""Two passes over 30,000 images."""
+_MOST_RECORDS: Final = 5_000
+
+
+class Learner(NamedTuple):
+    """How a network is trained."""
+
+    steps: int
+    rate: float
+    seed: int
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """A line of the table."""
-    records = options.records or SCHEMAS[options.dataset].num_units
+    records = min(SCHEMAS[options.dataset].num_units, _MOST_RECORDS)
     data = draw(Cell(options.dataset, records, 1.0), 0)
-    images, labels = data.train.images, data.train.labels
-    rows = np.arange(options.images or len(labels)) % len(labels)
-    images, labels = images[rows], labels[rows]
-    real, wanted = tested(data)
-    began, processor = time.perf_counter(), time.process_time()
-    found = [_judge(images, labels, real, wanted, STEPS, 0)]
-    seconds, processor = time.perf_counter() - began, time.process_time() - processor
-    found += [_judge(images, labels, real, wanted, STEPS, seed) for seed in range(1, options.seeds)]
-    line = {
-        "dataset": options.dataset,
-        "records": len(labels),
-        "steps": STEPS,
-        "accuracy": _mean([score.accuracy for score in found]),
-        "balanced": _mean([score.balanced for score in found]),
-        "accuracies": [round(score.accuracy, 1) for score in found],
-        "seconds": round(seconds, 1),
-        "processor_seconds": round(processor, 1),
-        "threads": torch.get_num_threads(),
-    }
+    rows = np.arange(options.images or records) % records
+    images, labels = data.train.images[rows], data.train.labels[rows]
+    judged = _learn(Learner(STEPS, downstream.LEARNING_RATE, options.seed), images, labels, tested(data))
+    line = {"dataset": options.dataset, "side": data.schema.height, "records": len(labels), "seed": options.seed}
+    line |= {"steps": STEPS, "threads": torch.get_num_threads(), **judged}
     if options.reference_steps:
-        reference = _judge(images, labels, real, wanted, options.reference_steps, 0)
-        epochs = max(2, _EARLIER_IMAGES // len(labels))
-        earlier = label_earlier(images, labels, real, data.schema.num_classes, epochs, 0)
-        before = Score.from_labels(earlier, wanted)
-        line |= {
-            "reference_steps": options.reference_steps,
-            "reference": round(reference.accuracy, 1),
-            "reference_balanced": round(reference.balanced, 1),
-            "share": round(100 * line["accuracy"] / reference.accuracy, 1),
-            "earlier": round(before.accuracy, 1),
-            "earlier_balanced": round(before.balanced, 1),
-        }
+        learner = Learner(options.reference_steps, options.reference_rate, options.seed)
+        reference = _learn(learner, images, labels, tested(data))
+        line |= {"reference_steps": learner.steps, "reference_rate": learner.rate}
+        line |= {f"reference_{name}": value for name, value in reference.items()}
+        line |= {"share": round(100 * judged["balanced"] / reference["balanced"], 1)}
     return line
 
 
-def _judge(images: Images, labels: Labels, real: Images, wanted: Labels, steps: int, seed: int) -> Score:
+def _learn(learner: Learner, images: Images, labels: Labels, test: tuple[Images, Labels]) -> dict[str, float]:
+    began = time.process_time()
+    real, wanted = test
     classes = int(max(labels.max(), wanted.max())) + 1
-    network = downstream.trained(images, labels, classes, seed=seed, device="cpu", steps=steps)
-    return Score.from_labels(downstream.labelled(network, real, "cpu"), wanted)
-
-
-def _mean(values: list[float]) -> float:
-    return round(statistics.mean(values), 1)
+    network = downstream.trained(
+        images, labels, classes, seed=learner.seed, device="cpu", steps=learner.steps, learning_rate=learner.rate
+    )
+    seconds = time.process_time() - began
+    score = Score.from_labels(downstream.labelled(network, real, "cpu"), wanted)
+    figures = {"accuracy": score.accuracy, "balanced": score.balanced, "processor_seconds": seconds}
+    return {name: round(value, 1) for name, value in figures.items()}
 
 
 def main() -> None:
     """Parse, measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dataset", choices=SCHEMAS, required=True)
-    parser.add_argument("--records", type=int, help="all without it")
     parser.add_argument("--images", type=int, help="repeat the records up to so many")
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--reference-steps", type=int, default=3 * STEPS)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--reference-steps", type=int, default=4 * STEPS)
+    parser.add_argument("--reference-rate", type=float, default=2e-3)
     options = parser.parse_args()
     print_result({**provenance(), **measure(options)})
 

@@ -27,12 +27,14 @@ from benchmarks.environment import provenance
 from benchmarks.kept_results import print_result
 from benchmarks.pools import DATASETS, draw
 from datalens_service.data.dataset import Images
+from datalens_service.models.generators.diffusers_folder import SETTINGS_FILE
 
 SIDE: Final = 32
 _BATCH: Final = 32
 _LEARNING_RATE: Final = 1e-3
 _DECAY: Final = 0.995
 _NOISE_LEVELS: Final = 1000
+_COUNT: Final = "trained.txt"
 _SETTINGS: Final = {"steps": 20, "strength": 0.5, "batch": 128}
 
 
@@ -75,15 +77,11 @@ def noise_schedule() -> Any:
 def go_on(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Train on the pool from the weights of the folder, if there are any, and write them back."""
     _, pool = draw(options.dataset, "other", options.seed)
-    count = folder / "trained.txt"
-    before = int(count.read_text()) if count.exists() else 0
+    before = int((folder / _COUNT).read_text()) if (folder / _COUNT).exists() else 0
     network: Any = UNet2DModel.from_pretrained(folder / "unet") if before else build(pool.schema.channels)
     began = time.process_time()
     network, losses = train(network, pool.train.images, 60 * options.minutes, options.seed + before)
-    pipeline: Any = DDIMPipeline(network, noise_schedule())
-    pipeline.save_pretrained(folder, safe_serialization=True)
-    (folder / "datalens.json").write_text(json.dumps(_SETTINGS))
-    count.write_text(str(before + len(losses)))
+    save(network, before + len(losses), folder)
     return {
         "dataset": options.dataset,
         "pool_images": len(pool.train.labels),
@@ -92,6 +90,14 @@ def go_on(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "loss": round(float(np.mean(losses[-100:])), 4),
         "seconds": round(time.process_time() - began, 1),
     }
+
+
+def save(network: Any, steps: int, folder: Path) -> None:
+    """Write a folder as the product takes it."""
+    pipeline: Any = DDIMPipeline(network, noise_schedule())
+    pipeline.save_pretrained(folder, safe_serialization=True)
+    (folder / SETTINGS_FILE).write_text(json.dumps(_SETTINGS))
+    (folder / _COUNT).write_text(str(steps))
 
 
 def main() -> None:

@@ -1,4 +1,5 @@
-"""Write the tables of README.md, docs/utility.md and benchmarks/results/measurements.md: `python -m benchmarks.table`.
+"""Write the tables of README.md, docs/utility.md, docs/panel.md, docs/report.md and benchmarks/results/measurements.md:
+`python -m benchmarks.table`.
 
 With `--check` nothing is written, and the exit code says whether all are what the results say.
 """
@@ -7,15 +8,14 @@ from __future__ import annotations
 
 import argparse
 import math
+import statistics
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import published
+from benchmarks import panel_page, published
 from benchmarks.kept_results import RESULTS, markdown_table, read_results, read_rows
-from benchmarks.owners import RIVAL, SETS, growth
-from benchmarks.panel import CELLS
 from benchmarks.pooling import cell, pool, protocol
 from benchmarks.rows import ROWS
 
@@ -26,16 +26,6 @@ MEASUREMENTS: Final = RESULTS / "measurements.md"
 SAMPLES: Final = ROOT / "docs" / "images" / "samples"
 BEGIN, END = "<!-- table: python -m benchmarks.table -->\n", "<!-- end of table -->"
 
-PANEL_BUDGETS: Final = (1.0, 5.0, 10.0)
-PANEL: Final = {
-    "mnist": "MNIST",
-    "fashion_mnist": "Fashion-MNIST",
-    "cifar10": "CIFAR-10",
-    "smiles64": "Faces",
-    "digits": "Digits",
-    "bccd": "Blood cells",
-    "signs": "Hand signs",
-}
 DATASETS: Final = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
 BUDGETS: Final = (0.2, 1.0, 10.0)
 FIDELITY: Final = {
@@ -73,8 +63,6 @@ ORDER: Final = (
 )
 """Rows from top to bottom, whatever they measure."""
 
-_UNEQUAL: Final = 80
-"""Percent of the most frequent class from which means over classes are shown."""
 _WHOLE: Final = 100
 """FIDs from here on are shown without decimals."""
 
@@ -140,12 +128,7 @@ def rank(row: dict[str, Any]) -> tuple[int, bool]:
 def accuracy(row: dict[str, Any]) -> str:
     """Mean and spread."""
     spread = f"±{row['accuracy_std']:.1f}" if row["accuracy_std"] is not None else ""
-    return f"{row['accuracy_mean']:.1f}{spread}{mark(row)}"
-
-
-def mark(row: dict[str, Any]) -> str:
-    """A sign at figures of the earlier standard CNN and of class averages beside it."""
-    return "¹" if row.get("judge", 1) == 1 else ""
+    return f"{row['accuracy_mean']:.1f}{spread}{panel_page.mark(row)}"
 
 
 def both_figures(row: dict[str, Any]) -> str:
@@ -208,92 +191,29 @@ def samples() -> str:
     return written
 
 
-def panel() -> str:
-    """The latest line of each cell of the panel: a row per set and size, a column per budget."""
-    shown: dict[str, dict[float | str, str]] = {}
-    before = {line["cell"]: line["accuracy"] for line in read_results("before")}
-    latest = {(line["cell"], line.get("public_data")): line for line in read_results("panel")}
-    for (name, pool_file), line in sorted(
-        latest.items(), key=lambda item: (list(CELLS).index(item[0][0]), bool(item[0][1]))
-    ):
-        title = f"{PANEL[CELLS[name].dataset]}, {CELLS[name].records:,}{' and a pool' if pool_file else ''}"
-        epsilon, cells = CELLS[name].epsilon, shown.setdefault(title, {})
-        taught, looked, averages, moments, real = _read_panel(line)
-        cells[epsilon] = f"{taught:.1f} ({looked:.1f})/{averages:.1f}/{moments:.1f}{mark(line)}"
-        cells["real"] = f"{real:.1f}{mark(line)}"
-        if name in before:
-            cells["before"] = f"{before[name]:.1f} ({epsilon:g})"
-    columns: tuple[float | str, ...] = ("before", *PANEL_BUDGETS, "real")
-    head = ["set, records", *(name if isinstance(name, str) else f"ε = {name:g}" for name in columns)]
-    return markdown_table(
-        head, [[title, *(cells.get(column, "") for column in columns)] for title, cells in shown.items()]
-    )
-
-
-def _read_panel(line: dict[str, Any]) -> list[float]:
-    """Images to learn from and to look at, class averages, moments and real images; means over unequal classes."""
-    names = {
-        "teach": "teach_accuracy",
-        "": "accuracy",
-        **{name: name for name in ("class_averages", "moments", "real")},
-    }
-    averaged = line.get("judge", 1) > 1 and line["majority"] > _UNEQUAL
-    return [line[f"{short}_balanced".lstrip("_") if averaged else name] for short, name in names.items()]
-
-
-def looks() -> str:
-    """The latest comparison of each cell's images: a row per set and size, a column per budget."""
-    shown: dict[str, dict[float, str]] = {}
-    latest = {line["cell"]: line for line in read_results("looks")}
-    for name, (dataset, records, epsilon) in CELLS.items():
-        if name in latest:
-            figures = [latest[name][key] for key in ("auto_fid", "moments_fid", "auto_precision", "auto_recall")]
-            title = f"{PANEL[dataset]}, {records:,}"
-            shown.setdefault(title, {})[epsilon] = "/".join(f"{figure:.0f}" for figure in figures)
-    head = ["set, records", *(f"ε = {epsilon:g}" for epsilon in PANEL_BUDGETS)]
-    return markdown_table(
-        head, [[title, *(cells.get(epsilon, "") for epsilon in PANEL_BUDGETS)] for title, cells in shown.items()]
-    )
-
-
-def costs() -> str:
-    """The latest line of each set of owners, and the powers by which its figures follow what differs."""
-    latest = {line["along"]: line for line in read_results("owners")}
-    seconds = ["images, s", "of processor", "evaluation, s", "of processor"]
-    head = ["records, pixels, classes", *seconds, "peak MiB", "accuracy"]
-    return markdown_table(head, [_cost(latest[along], latest["first"]) for along in (*SETS, RIVAL) if along in latest])
-
-
-def _cost(line: dict[str, Any], first: dict[str, Any]) -> list[str]:
-    if line["along"] == RIVAL:
-        return [
-            line["method"],
-            "",
-            f"{line['processor_seconds']:.0f}",
-            "",
-            "",
-            f"{line['peak_mib']:,}",
-            f"{line['accuracy']}",
-        ]
-    size = f"{line['records']:,}, {line['side']}×{line['side']}, {line['classes']}"
-    powers = growth(first, line, line["along"]) if line is not first else {}
-    names = ("release_seconds", "release_processor_seconds", "evaluation_seconds", "evaluation_processor_seconds")
-    grown = {name: f" ({power + 0:g})" for name, power in powers.items()}
-    seconds = [f"{line[name]:.0f}{grown.get(name, '')}" for name in names]
-    accuracy = f"{line['accuracy']}/{line['class_averages']}"
-    return [size, *seconds, f"{line['peak_mib']:,}{grown.get('peak_mib', '')}", accuracy]
-
-
 def budget(row: dict[str, Any]) -> str:
     """ε, if there is one."""
     return f"{row['epsilon']:g}" if row["epsilon"] else ""
 
 
-def readme(results: Rows) -> str:
-    """README.md with its table."""
-    before, rest = (ROOT / "README.md").read_text().split(BEGIN)
-    shown = [row for row in results if row["row"] in SHORT]
-    return before + BEGIN + overview(shown, accuracy) + END + rest.split(END)[1]
+def with_table(path: Path, table: str) -> str:
+    """A page that people write, with its one table."""
+    before, rest = path.read_text().split(BEGIN)
+    return before + BEGIN + table + END + rest.split(END)[1]
+
+
+def judges() -> str:
+    """The standard CNN on real images beside one that was trained for longer: means over the seeds of a set."""
+    found: dict[tuple[str, int], Rows] = {}
+    for row in read_results("judge"):
+        found.setdefault((row["dataset"], row["records"]), []).append(row)
+    names = ("balanced", "reference_balanced", "share", "processor_seconds", "reference_processor_seconds")
+    lines = []
+    for (name, records), of_one in found.items():
+        known = [[row[column] for row in of_one if column in row] for column in names]
+        figures = (f"{statistics.mean(values):.1f}" if values else "" for values in known)
+        lines.append([f"{panel_page.TITLES[name]}, {records:,}", *figures, str(len(of_one))])
+    return markdown_table(["real images", "judge", "trained longer", "share", "s", "s, longer", "seeds"], lines)
 
 
 def page(results: Rows) -> str:
@@ -301,7 +221,6 @@ def page(results: Rows) -> str:
     shown = [row for row in results if row["row"] not in UNSHOWN and not rank(row)[1]]
     notes = NOTES.read_text().replace("{overview}\n", overview(shown, both_figures))
     notes = notes.replace("{samples}\n", samples())
-    notes = notes.replace("{panel}\n", panel()).replace("{looks}\n", looks()).replace("{costs}\n", costs())
     notes = notes.replace("{rivals}\n", markdown_table(list(published.HEAD), published.lines()))
     return "<!-- python -m benchmarks.table writes this from benchmarks/utility.md -->\n" + notes
 
@@ -317,7 +236,14 @@ def main() -> None:
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     results = rows()
-    outputs = {ROOT / "README.md": readme(results), PAGE: page(results), MEASUREMENTS: measurements(results)}
+    short, report = [row for row in results if row["row"] in SHORT], ROOT / "docs" / "report.md"
+    outputs = {
+        ROOT / "README.md": with_table(ROOT / "README.md", overview(short, accuracy)),
+        PAGE: page(results),
+        panel_page.PAGE: panel_page.write(),
+        report: with_table(report, judges()),
+        MEASUREMENTS: measurements(results),
+    }
     if options.check:
         sys.exit(any(not path.exists() or path.read_text() != content for path, content in outputs.items()))
     for path, content in outputs.items():

@@ -15,8 +15,7 @@ training again, to draw another number of images, or to train longer on them. Se
 
 For the samples of its first seed the row also has their fidelity by the fixed extractor of the set
 (`benchmarks.fidelity`): FID, KID, Inception score, precision, recall; and FID and KID of some of them under the random
-convolutions of reports. `--inception-weights FILE` adds those by Inception. Lines of other seeds (`--first-seed 1`)
-are pooled by the table with the first of the same job.
+convolutions of reports. Lines of other seeds (`--first-seed 1`) are pooled by the table with the first of the same job.
 
 `seconds` are those that processors gave to training, all threads together, and `drawing_seconds` to drawing the samples
 of the first seed: other work on the machine counts only where it slows a core down.
@@ -133,7 +132,7 @@ def ceiling(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]:
 
 def fidelity_on(options: argparse.Namespace, data: Dataset) -> Fidelity:
     """Figures beside accuracy."""
-    return Fidelity(options.dataset, data, options.held_out, options.inception_weights)
+    return Fidelity(options.dataset, data, options.held_out)
 
 
 def seeds(options: argparse.Namespace) -> range:
@@ -177,7 +176,6 @@ def main() -> None:
     parser.add_argument("--held-out", action="store_true", help="judge by training images that were left out")
     parser.add_argument("--grids", type=Path, metavar="FOLDER", help="also draw the first samples of the first seed")
     parser.add_argument("--models", type=Path, metavar="FOLDER", help="keep generators, and use those kept")
-    parser.add_argument("--inception-weights", type=Path, metavar="FILE", help="of torch-fidelity's release v0.2.0")
     options = parser.parse_args()
     origin = provenance()
     data = dataset(options.dataset)

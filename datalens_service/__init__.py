@@ -58,32 +58,10 @@ __getattr__ = load_names(
 )
 
 __all__ = [
-    "AsyncClient",
-    "Classifier",
-    "Client",
-    "ClientError",
-    "DataLens",
-    "DatalensError",
-    "Dataset",
-    "Generator",
-    "Guided",
-    "MemoryAccount",
-    "Mixture",
-    "Moments",
-    "PooledMoments",
-    "Rejection",
-    "Result",
-    "Schema",
-    "Shapes",
-    "Split",
-    "TrainingSpec",
-    "UnchargedAccount",
-    "digits",
-    "preset",
-    "read_upload",
-    "run",
-    "vote_allowance",
-]
+    "AsyncClient", "Classifier", "Client", "ClientError", "DataLens", "DatalensError", "Dataset", "Generator", "Guided",
+    "MemoryAccount", "Mixture", "Moments", "PooledMoments", "Rejection", "Result", "Schema", "Shapes", "Split",
+    "TrainingSpec", "UnchargedAccount", "digits", "preset", "read_upload", "run", "vote_allowance",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

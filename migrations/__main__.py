@@ -4,8 +4,6 @@ It needs the database alone: no folder of private files and no log. API and work
 is for a deployment that wants it done, or refused, before they do.
 """
 
-from __future__ import annotations
-
 import sys
 
 from datalens_service.base.errors import DatalensError

@@ -231,7 +231,7 @@ def test_the_owners_view_alone_reads_private_figures() -> None:
         *("accuracy._real", "assembly._check_count", "reference.test_reference", "reference.fidelity_reference"),
         *("reference._caveats_of_test", "reference._caveats_of_holdout"),
         # Of what an upload was found to hold: before it is a data set, and in the answer to its owner.
-        *("ingestion._reviewed", "upload_reports.from_decoded", "upload_reports.of_upload", "datasets.from_validation"),
+        *("ingestion._reviewed", "upload_reports.from_decoded", "upload_reports.of_upload", "datasets.from_upload"),
     }
 
 

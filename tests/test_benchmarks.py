@@ -14,7 +14,7 @@ import httpx2
 import numpy as np
 import pytest
 
-from benchmarks import gpu, panel
+from benchmarks import dpimagebench, gpu, panel, panel_page
 from benchmarks.fixed_extractor import fixed_extractor
 from benchmarks.kept_models import KeptModels
 from benchmarks.kept_results import read_rows
@@ -25,6 +25,7 @@ from benchmarks.table import BUDGETS, DATASETS, rows, take_fidelity
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.methods import Moments
 from datalens_service.models.generators.generator import Generator
+from datalens_service.planning import measured
 from datalens_service.spec import TrainingSpec
 from deployments.fork_servers import start_program
 from tests.data.hostile import CORPUS
@@ -158,6 +159,16 @@ def test_only_a_row_without_the_kept_extractor_takes_figures_of_another_run() ->
 @pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").rglob("*.py")), ids=lambda path: path.stem)
 def test_every_benchmark_can_be_imported(path: Path) -> None:
     importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+
+
+@pytest.mark.parametrize(("name", "millions"), [("resnet", 1.73), ("wide_resnet", 8.9), ("resnext", 34.4)])
+def test_classifiers_of_dpimagebench_have_as_many_weights_as_their_papers_say(name: str, millions: float) -> None:
+    network = dpimagebench.build(name, 3, 10)
+    assert sum(weight.numel() for weight in network.parameters()) / 1e6 == pytest.approx(millions, rel=0.01)
+
+
+def test_every_set_of_the_panel_has_a_data_card() -> None:
+    assert set(panel_page.CARDS) == {row.dataset for row in measured.read_rows() if row.judge > 1}
 
 
 def cell_of(seeds: int = 1, **changes: Any) -> dict[str, Any]:

@@ -31,7 +31,6 @@ class Consumer(consumer.Consumer):
         self._failed_at = float("-inf")
 
     def on_connection_error_after_connected(self, exc: Exception) -> None:
-        """Say what it was, and wait."""
         if time.monotonic() - self._failed_at > 2 * _LONGEST_PAUSE:
             self._pause = _SHORTEST_PAUSE
         log.error("messages cannot be received, jobs are still taken", **logs.outline(exc))

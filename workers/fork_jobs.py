@@ -86,7 +86,6 @@ class JobForker:
         return None
 
     def _fork(self, request: ForkRequest) -> bool:
-        """Return True in the forked process."""
         pid = os.fork()
         if pid == 0:
             self._forget()
@@ -136,7 +135,6 @@ def _finds_gpu() -> bool:
 
 
 def import_all() -> None:
-    """Import what jobs need."""
     for name in _IMPORTS:
         importlib.import_module(name)
 

@@ -27,14 +27,7 @@ import structlog
 
 from datalens_service.adapters.startup import check_disks, connect
 from datalens_service.base import logs
-from datalens_service.base.errors import (
-    DatalensError,
-    GpuMemoryTaken,
-    NotFound,
-    RankLost,
-    StaleLease,
-    StoreUnavailable,
-)
+from datalens_service.base.errors import DatalensError, GpuMemoryTaken, NotFound, RankLost, StaleLease, StoreUnavailable
 from datalens_service.base.process_group import Rendezvous, join_process_group, read_rendezvous
 from datalens_service.base.progress import Phase
 from datalens_service.base.settings import Settings

@@ -41,7 +41,6 @@ class QueueWorker(JobLoop):
         self._thread.start()
 
     def turned(self) -> None:
-        """Say that the loop turns."""
         self._health.touch()
 
     def stop(self) -> None:

@@ -74,7 +74,6 @@ class StaticFolder(StaticFiles):
     def file_response(
         self, full_path: str | os.PathLike[str], stat_result: os.stat_result, scope: Scope, status_code: int = 200
     ) -> Response:
-        """A file, or 304 for a browser that has it."""
         answer = super().file_response(full_path, stat_result, scope, status_code)
         answer.headers["Cache-Control"] = "no-cache"
         return answer

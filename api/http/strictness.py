@@ -107,7 +107,6 @@ def _read(reader: Callable[[str], Any], text: str) -> Any:
 
 
 def _leaves(annotation: Any) -> Iterator[Any]:
-    """The types that an annotation is made of."""
     parts = get_args(annotation)
     if not parts:
         yield annotation

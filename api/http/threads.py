@@ -5,6 +5,7 @@ The framework would wait for a thread without an end, and take a further one to 
 
 from collections.abc import Callable, Coroutine
 from functools import partial, wraps
+from http import HTTPStatus
 from inspect import iscoroutinefunction
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -58,9 +59,16 @@ async def run_at_once(
 
 
 class ThreadedRoute(APIRoute):
-    """A route whose operation runs in a thread, unless it is asynchronous."""
+    """A route whose operation runs in a thread, unless it is asynchronous.
+
+    The function names the operation: `get_job` is `getJob`. Its first successful response is the status of its answer.
+    """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        first, *others = endpoint.__name__.split("_")
+        options["operation_id"] = first + "".join(map(str.title, others))
+        successes = [status for status in options["responses"] or () if int(status) < HTTPStatus.BAD_REQUEST]
+        options["status_code"] = options["status_code"] or min(successes, default=None)
         super().__init__(path, endpoint if iscoroutinefunction(endpoint) else _threaded(endpoint), **options)
 
 

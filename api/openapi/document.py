@@ -90,17 +90,18 @@ _HEADERS: Final[dict[str, Json]] = {
 }
 
 
-def ok(status: int, description: str, *, headers: Sequence[str] = (), made: str | None = None) -> Responses:
-    """A successful answer.
+def ok(status: int, description: str, *slugs: str, headers: Sequence[str] = (), made: str | None = None) -> Responses:
+    """Describe a successful answer, and the errors that an operation may answer with.
 
     Args:
+        slugs: As those of `problems`.
         made: Parameter of paths, such as `job_id`, that is the `id` in this answer: it gets OpenAPI links to all
             operations on such an object.
     """
     answer: Json = {"description": description}
     if headers:
         answer["headers"] = {name: _HEADERS[name] for name in headers}
-    return {status: answer if made is None else {**answer, _MADE: made}}
+    return {status: answer if made is None else {**answer, _MADE: made}, **problems(*slugs)}
 
 
 def file_content(description: str, *media_types: str) -> Responses:

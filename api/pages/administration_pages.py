@@ -32,22 +32,20 @@ KINDS: Final = {
 _SENT: Final = tuple(event for event in EventType if event is not EventType.PROGRESS)
 
 
-@router.get("/webhooks", operation_id="showWebhooks")
-def webhooks_page(visitor: VisitorDep, services: ServicesDep) -> Response:
-    """Show all webhooks, and a form for a new one."""
+@router.get("/webhooks")
+def show_webhooks(visitor: VisitorDep, services: ServicesDep) -> Response:
     return visitor.page("webhooks", webhooks=webhooks.list_webhooks(services.database, visitor.tenant_id), events=_SENT)
 
 
-@router.get("/webhooks/{webhook_id}", operation_id="showWebhook")
-def webhook_page(webhook_id: ObjectId, visitor: VisitorDep, services: ServicesDep, after: After = None) -> Response:
-    """A webhook and what was sent to it."""
+@router.get("/webhooks/{webhook_id}")
+def show_webhook(webhook_id: ObjectId, visitor: VisitorDep, services: ServicesDep, after: After = None) -> Response:
     hook = webhooks.get(services.database, webhook_id)
     deliveries = webhooks.list_deliveries(services.database, webhook_id, limit=_PAGE_SIZE, cursor=after)
     return visitor.page("webhook", webhook=hook, deliveries=deliveries.items, next_cursor=deliveries.next_cursor)
 
 
-@router.get("/journal", operation_id="showAuditEntries")
-def journal_page(
+@router.get("/journal")
+def show_audit_entries(
     visitor: VisitorDep,
     services: ServicesDep,
     actor: Annotated[str, Query(max_length=200)] = "",
@@ -86,15 +84,14 @@ def _begin_of_day(day: date) -> datetime:
     return datetime.combine(day, time(), UTC)
 
 
-@router.get("/usage", operation_id="showUsage")
-def usage_page(visitor: VisitorDep, services: ServicesDep) -> Response:
-    """Show the totals of what the tenant has used."""
+@router.get("/usage")
+def show_usage(visitor: VisitorDep, services: ServicesDep) -> Response:
     used = public_part(usage.count_usage(services.database, visitor.tenant_id))
     return visitor.page("usage", usage=used, quotas=quotas.read(services.database, visitor.tenant_id))
 
 
-@router.get("/retention", operation_id="showRetention")
-def retention_page(visitor: VisitorDep, services: ServicesDep) -> Response:
+@router.get("/retention")
+def show_retention(visitor: VisitorDep, services: ServicesDep) -> Response:
     """Show for how long things are kept, and what goes next."""
     with services.database.session() as session:
         everywhere, own = retention.read(session), retention.read(session, visitor.tenant_id)
@@ -106,9 +103,8 @@ def retention_page(visitor: VisitorDep, services: ServicesDep) -> Response:
     return visitor.page("retention", kinds=kinds, meanings=KINDS, due=found[:_PAGE_SIZE], more=max(0, more), **shown)
 
 
-@router.get("/tenants", operation_id="showTenants")
-def tenants_page(visitor: VisitorDep, services: ServicesDep) -> Response:
-    """Show all tenants, and what each may have at once."""
+@router.get("/tenants")
+def show_tenants(visitor: VisitorDep, services: ServicesDep) -> Response:
     database = services.database
     listed = [
         (one, quotas.read(database, one.id), vars(quotas.read_own(database, one.id)))
@@ -117,8 +113,8 @@ def tenants_page(visitor: VisitorDep, services: ServicesDep) -> Response:
     return visitor.page("tenants", tenants=listed, defaults=services.settings.default_quotas)
 
 
-@router.get("/keys", operation_id="showApiKeys")
-def keys_page(visitor: VisitorDep, services: ServicesDep, ended: Literal["", "true"] = "") -> Response:
+@router.get("/keys")
+def show_api_keys(visitor: VisitorDep, services: ServicesDep, ended: Literal["", "true"] = "") -> Response:
     """Keys and persons that may come in, or those that may no more, and a form for a new key."""
     listed = keys.list_keys(services.database, visitor.tenant_id)
     noted = access_log.find_last_access(services.database, visitor.tenant_id)

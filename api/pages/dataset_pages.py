@@ -19,7 +19,7 @@ from datalens_service.data.intake.reading_choices import Encoding
 from datalens_service.proof.spenders import Actor
 from datalens_service.services.dataset_declaration import DatasetForm
 from datalens_service.store.access.roles import Scope
-from datalens_service.store.datasets import datasets, validations, views
+from datalens_service.store.datasets import datasets, uploads, views
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.jobs import jobs
@@ -37,8 +37,8 @@ _KEPT: Final = frozenset(DatasetState) - {DatasetState.DELETED}
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
-@router.get("/", operation_id="showDatasets")
-def overview(
+@router.get("/")
+def show_datasets(
     visitor: VisitorDep,
     services: ServicesDep,
     after: After = None,
@@ -73,9 +73,8 @@ def _has_deleted(services: Services, visitor: Visitor) -> bool:
     return bool(deleted.items)
 
 
-@router.get("/datasets/new", operation_id="showUploadForm")
-def upload_page(visitor: VisitorDep, services: ServicesDep) -> Response:
-    """The form of an upload."""
+@router.get("/datasets/new")
+def show_upload_form(visitor: VisitorDep, services: ServicesDep) -> Response:
     newest = datasets.list_datasets(services.database, limit=_PAYERS, tenant_id=visitor.tenant_id).items
     formats, suffixes = list(READERS.values()), usual_suffixes()
     return visitor.page(
@@ -88,8 +87,8 @@ def upload_page(visitor: VisitorDep, services: ServicesDep) -> Response:
     )
 
 
-@router.get("/datasets/{dataset_id}", operation_id="showDataset")
-def dataset_page(
+@router.get("/datasets/{dataset_id}")
+def show_dataset(
     dataset_id: ObjectId,
     visitor: VisitorDep,
     services: ServicesDep,
@@ -115,7 +114,7 @@ def dataset_page(
         deletion=deletion,
         attacks=found_on_dataset(services, visitor, dataset_id),
         linked=datasets.linked(services.database, dataset_id),
-        joined=validations.joined(services.database, [dataset_id]).get(dataset_id)
+        joined=uploads.joined(services.database, [dataset_id]).get(dataset_id)
         if Scope.DATASETS_WRITE in visitor.key.scopes
         else None,
     )
@@ -131,11 +130,11 @@ def _name_spenders(session: Session, visitor: Visitor, lines: Sequence[JournalLi
 def _validation_page(visitor: Visitor, services: Services, dataset_id: str) -> Response:
     """An upload that is being read, waits for its confirmation, or of which nothing became."""
     check_scope(visitor.key, Scope.DATASETS_WRITE)
-    validation = validations.get(services.database, dataset_id)
+    validation = uploads.get(services.database, dataset_id)
     if validation.report is not None:
         visitor.note(services, "seeDataset", dataset_id)
-    shown = ValidationRead.from_validation(validation)
-    name = DatasetView.from_validation(validation).name
+    shown = ValidationRead.from_upload(validation)
+    name = DatasetView.from_upload(validation).name
     return visitor.page("validation", validation=shown, name=name, declared=DatasetForm.model_validate(validation.form))
 
 

@@ -46,8 +46,8 @@ async def _read_asked(**asked: Any) -> Asked:
 AskedDep = Annotated[Asked, Depends(_read_asked)]
 
 
-@router.get("/jobs/{job_id}/images", operation_id="showJobImages")
-def images_page(job_id: ObjectId, visitor: VisitorDep, services: ServicesDep, asked: AskedDep) -> Response:
+@router.get("/jobs/{job_id}/images")
+def show_job_images(job_id: ObjectId, visitor: VisitorDep, services: ServicesDep, asked: AskedDep) -> Response:
     """A hundred images of a class, one of them enlarged if asked, and the way to the next hundred.
 
     With a seed, they are drawn anew.
@@ -62,8 +62,8 @@ def images_page(job_id: ObjectId, visitor: VisitorDep, services: ServicesDep, as
     return visitor.page("images", job=JobRead.from_job(job), dataset=dataset, **shown)
 
 
-@router.get("/jobs/{job_id}/images.png", operation_id="showJobImagesPicture")
-def images_picture(job_id: ObjectId, visitor: VisitorDep, services: ServicesDep, asked: AskedDep) -> Response:
+@router.get("/jobs/{job_id}/images.png")
+def show_job_images_picture(job_id: ObjectId, visitor: VisitorDep, services: ServicesDep, asked: AskedDep) -> Response:
     """The same as a picture; a single image if one is named."""
     job, dataset, images = _released(services, visitor, job_id, asked.seed)
     if asked.seed is None:

@@ -46,8 +46,8 @@ Chosen = Annotated[list[JobId], Query(max_length=100, default_factory=list)]
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
-@router.get("/jobs", operation_id="showJobs")
-def jobs_page(
+@router.get("/jobs")
+def show_jobs(
     visitor: VisitorDep,
     services: ServicesDep,
     after: After = None,
@@ -82,8 +82,8 @@ def jobs_page(
     )
 
 
-@router.get("/jobs/compare", operation_id="showJobComparison")
-def comparison_page(visitor: VisitorDep, services: ServicesDep, job: Chosen) -> Response:
+@router.get("/jobs/compare")
+def show_job_comparison(visitor: VisitorDep, services: ServicesDep, job: Chosen) -> Response:
     """Samples, figures and parameters of two jobs.
 
     Raises:
@@ -100,8 +100,8 @@ def comparison_page(visitor: VisitorDep, services: ServicesDep, job: Chosen) -> 
     )
 
 
-@router.get("/jobs/{job_id}", operation_id="showJob")
-def job_page(job_id: ObjectId, visitor: VisitorDep, services: ServicesDep) -> Response:
+@router.get("/jobs/{job_id}")
+def show_job(job_id: ObjectId, visitor: VisitorDep, services: ServicesDep) -> Response:
     """A job: where it stands, what it spent, what it made."""
     job = jobs.get(services.database, job_id)
     shown = _job_facts(services, visitor, job)
@@ -119,8 +119,8 @@ def job_page(job_id: ObjectId, visitor: VisitorDep, services: ServicesDep) -> Re
     )
 
 
-@router.get("/jobs/{job_id}/samples.png", operation_id="showJobSamples")
-def samples_so_far(
+@router.get("/jobs/{job_id}/samples.png")
+def show_job_samples(
     job_id: ObjectId,
     request: Request,
     visitor: VisitorDep,
@@ -135,8 +135,8 @@ def samples_so_far(
     )
 
 
-@router.get("/jobs/{job_id}/report", operation_id="showJobReport")
-def report_page(
+@router.get("/jobs/{job_id}/report")
+def show_job_report(
     job_id: ObjectId,
     visitor: VisitorDep,
     services: ServicesDep,
@@ -202,9 +202,8 @@ def _read_release(services: Services, job: Job) -> Release:
     return read_release(services.database, services.artifacts, model)
 
 
-@router.get("/audits/{audit_id}", operation_id="showAudit")
-def audit_page(audit_id: ObjectId, visitor: VisitorDep, services: ServicesDep) -> Response:
-    """An audit: what was attacked, and what was found."""
+@router.get("/audits/{audit_id}")
+def show_audit(audit_id: ObjectId, visitor: VisitorDep, services: ServicesDep) -> Response:
     audit = audits.get(services.database, audit_id)
     reasons = explain_waiting(services.database, services.surroundings.faults, [audit.job])
     row = attacks.find_row(audit, visitor, reasons.get(audit_id))

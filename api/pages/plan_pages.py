@@ -24,8 +24,8 @@ _NEWEST: Final = 200
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
-@router.get("/datasets/{dataset_id}/new-job", operation_id="showPlanForm")
-def plan_page(
+@router.get("/datasets/{dataset_id}/new-job")
+def show_plan_form(
     dataset_id: ObjectId,
     visitor: VisitorDep,
     services: ServicesDep,
@@ -45,8 +45,8 @@ def plan_page(
     return visitor.page("plan", **shown, choices=CHOICES, public_sets=public)
 
 
-@router.post("/datasets/{dataset_id}/plan", operation_id="showPlan")
-def plan_part(
+@router.post("/datasets/{dataset_id}/plan")
+def show_plan(
     dataset_id: ObjectId, filled: Annotated[dict[str, Any], Body()], visitor: VisitorDep, services: ServicesDep
 ) -> Response:
     """Price the form, as a part of its page, with the very request that the button sends."""

@@ -18,7 +18,6 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @router.get(SIGN_IN)
 def sign_in_page(request: Request, next: Annotated[str, Query(max_length=500)] = "/") -> Response:
-    """Show the form in which a visitor signs in."""
     return _form(request, next)
 
 
@@ -69,21 +68,19 @@ def _form(request: Request, next: str, complaint: str | None = None, status: int
     return page(request, "sign_in", status=status, next=local_path(next), complaint=complaint, single_sign_on=offered)
 
 
-@router.get("/signing-key", operation_id="showSigningKey")
-def signing_key_page(request: Request, services: ServicesDep) -> Response:
-    """The key, and how to check a signature with it."""
+@router.get("/signing-key")
+def show_signing_key(request: Request, services: ServicesDep) -> Response:
     return open_page(request, "signing_key", key=services.signing_key)
 
 
-@router.get("/glossary", operation_id="showGlossary")
-def glossary_page(request: Request) -> Response:
+@router.get("/glossary")
+def show_glossary(request: Request) -> Response:
     """Show the words that each “?” leads to, and other words of the documentation."""
     return open_page(request, "glossary")
 
 
 @router.get("/datasets")
 def go_to_datasets() -> Response:
-    """The start page lists them."""
     return RedirectResponse("/", 307)
 
 
@@ -95,7 +92,6 @@ def go_to_icon() -> Response:
 
 @router.get("/account")
 def account_page(request: Request, services: ServicesDep) -> Response:
-    """Show who is signed in, and what they may do."""
     return page(request, "account", resume_session(request, services.database))
 
 

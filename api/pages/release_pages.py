@@ -17,8 +17,8 @@ _PAGE_SIZE: Final = 10
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
-@router.get(RELEASES, operation_id="showReleases")
-def releases_page(visitor: VisitorDep, services: ServicesDep, after: After = None) -> Response:
+@router.get(RELEASES)
+def show_releases(visitor: VisitorDep, services: ServicesDep, after: After = None) -> Response:
     """Released models of the tenant with what hangs on each, newest first."""
     page = released_models.list_models(services.database, visitor.tenant_id, limit=_PAGE_SIZE, cursor=after)
     return visitor.page(
@@ -30,8 +30,8 @@ def releases_page(visitor: VisitorDep, services: ServicesDep, after: After = Non
     )
 
 
-@router.get(f"{RELEASES}/{{release_id}}/links", operation_id="showReleaseLinks")
-def links_page(release_id: ObjectId, visitor: VisitorDep, services: ServicesDep) -> Response:
+@router.get(f"{RELEASES}/{{release_id}}/links")
+def show_release_links(release_id: ObjectId, visitor: VisitorDep, services: ServicesDep) -> Response:
     """Title, licence and links of a release, and forms to change them. Every change is a request to `/v1`."""
     model = released_models.find(services.database, release_id)
     return visitor.page(

@@ -86,7 +86,6 @@ SharedDep = Annotated[Shared, Depends(open_link)]
 
 @router.get("")
 def shared_page(shared: SharedDep, secret: str, request: Request, services: ServicesDep) -> Response:
-    """Show one release to a partner."""
     shared.note("openReleaseLink")
     return page(
         request,

@@ -26,10 +26,7 @@ from datalens_service.store.disk import is_of_disk, unavailable
 from datalens_service.store.ledger.account_summary import AccountFigures
 
 MEDIA_TYPE: Final = "application/problem+json"
-PRIVATE: Final = {
-    "Cache-Control": "private, no-store",
-    "X-Datalens-Audience": "owner",
-}
+PRIVATE: Final = {"Cache-Control": "private, no-store", "X-Datalens-Audience": "owner"}
 """Headers of an answer for the owner of the data alone."""
 
 _RETRY_AFTER_SECONDS: Final = 30

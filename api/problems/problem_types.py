@@ -88,11 +88,7 @@ _OF_ERRORS: Final[tuple[tuple[type[errors.DatalensError], int | None, str], ...]
         "Repeat later. If the error persists, the operator should look at the database and its disk.",
     ),
     (errors.FileDamaged, 503, "Tell the operator: the object has to be restored, or the upload repeated."),
-    (
-        errors.ReportIncomplete,
-        500,
-        "Tell the operator: a file of this job was damaged or replaced.",
-    ),
+    (errors.ReportIncomplete, 500, "Tell the operator: a file of this job was damaged or replaced."),
     (errors.CheckpointMismatch, None, "Submit the job again; its checkpoint cannot be used."),
     (
         errors.WorkerUnavailable,

@@ -4,12 +4,12 @@ from datetime import timedelta
 from functools import partial
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Body, Query, Response, status
+from fastapi import APIRouter, Body, Query, Response
 
 from datalens_service.api.deps import LARGEST, Caller, LastKnown, Limit, ObjectId, ServicesDep
 from datalens_service.api.http.strictness import DIGITS, StrictRoute
 from datalens_service.api.openapi import examples
-from datalens_service.api.openapi.document import ok, problems
+from datalens_service.api.openapi.document import ok
 from datalens_service.api.schemas.access import (
     OUTCOME,
     AuditPage,
@@ -33,12 +33,10 @@ router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["access"])
 
 @router.post(
     "/api-keys",
-    operation_id="createApiKey",
     summary="Make an API key",
-    status_code=status.HTTP_201_CREATED,
     responses=ok(201, "The key, which is shown only once.", headers=("Location",)),
 )
-def create_key(
+def create_api_key(
     request: Annotated[KeyCreate, Body(openapi_examples=examples.KEYS)],
     services: ServicesDep,
     key: Caller,
@@ -49,13 +47,8 @@ def create_key(
     return _created(response, made, plain)
 
 
-@router.get(
-    "/api-keys",
-    operation_id="listApiKeys",
-    summary="List API keys",
-    responses=ok(200, "All keys of the tenant."),
-)
-def list_keys(services: ServicesDep, key: Caller) -> KeyList:
+@router.get("/api-keys", summary="List API keys", responses=ok(200, "All keys of the tenant."))
+def list_api_keys(services: ServicesDep, key: Caller) -> KeyList:
     """Revoked and expired ones stay in the list."""
     noted = access_log.find_last_access(services.database, key.tenant_id)
     listed = keys.list_keys(services.database, key.tenant_id)
@@ -64,26 +57,20 @@ def list_keys(services: ServicesDep, key: Caller) -> KeyList:
 
 @router.get(
     "/api-keys/{key_id}",
-    operation_id="getApiKey",
     summary="Read the stored facts about an API key",
     responses=ok(200, "Its name, role, scopes and expiry."),
 )
-def get_key(key_id: ObjectId, services: ServicesDep) -> KeyRead:
+def get_api_key(key_id: ObjectId, services: ServicesDep) -> KeyRead:
     """The key itself is kept nowhere."""
     return KeyRead.from_key(keys.get(services.database, key_id))
 
 
 @router.post(
     "/api-keys/{key_id}:rotate",
-    operation_id="rotateApiKey",
     summary="Replace an API key by a new one like it",
-    status_code=status.HTTP_201_CREATED,
-    responses={
-        **ok(201, "The new key, which is shown only once.", headers=("Location",)),
-        **problems("state-conflict"),
-    },
+    responses=ok(201, "The new key, which is shown only once.", "state-conflict", headers=("Location",)),
 )
-def rotate_key(
+def rotate_api_key(
     key_id: ObjectId,
     services: ServicesDep,
     key: Caller,
@@ -95,36 +82,21 @@ def rotate_key(
     return _created(response, *keys.rotate(services.database, key_id, overlap, key.id))
 
 
-@router.delete(
-    "/api-keys/{key_id}",
-    operation_id="revokeApiKey",
-    summary="Revoke an API key",
-    responses=ok(200, "The key no longer works."),
-)
-def revoke_key(key_id: ObjectId, services: ServicesDep) -> KeyRead:
+@router.delete("/api-keys/{key_id}", summary="Revoke an API key", responses=ok(200, "The key no longer works."))
+def revoke_api_key(key_id: ObjectId, services: ServicesDep) -> KeyRead:
     """The key stops working at once, with all download addresses it asked for. Repeatable."""
     return KeyRead.from_key(keys.revoke(services.database, key_id))
 
 
-@router.get(
-    "/usage",
-    operation_id="getUsage",
-    summary="See what was used",
-    responses=ok(200, "Counts, bytes and seconds."),
-)
+@router.get("/usage", summary="See what was used", responses=ok(200, "Counts, bytes and seconds."))
 def get_usage(services: ServicesDep, key: Caller) -> UsageRead:
     """The account of each dataset states the budgets that were spent: ε of different people does not add up."""
     limits = QuotasRead(**vars(quotas.read(services.database, key.tenant_id)))
     return UsageRead(**public_fields(usage.count_usage(services.database, key.tenant_id)), quotas=limits)
 
 
-@router.get(
-    "/audit",
-    operation_id="listAuditEntries",
-    summary="Read the audit journal",
-    responses=ok(200, "A page of the journal."),
-)
-def list_audit(
+@router.get("/audit", summary="Read the audit journal", responses=ok(200, "A page of the journal."))
+def list_audit_entries(
     services: ServicesDep,
     key: Caller,
     actor: Annotated[

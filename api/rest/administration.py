@@ -3,12 +3,12 @@
 from datetime import timedelta
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Body, Query, status
+from fastapi import APIRouter, Body, Query
 
 from datalens_service.api.deps import Caller, ObjectId, Services, ServicesDep
 from datalens_service.api.http.strictness import DIGITS, StrictRoute
 from datalens_service.api.openapi import examples
-from datalens_service.api.openapi.document import ok, problems
+from datalens_service.api.openapi.document import ok
 from datalens_service.api.schemas.administration import (
     DueList,
     QuotasChange,
@@ -30,7 +30,6 @@ _MOST_LISTED: Final = 1000
 
 @router.get(
     "/retention",
-    operation_id="getRetention",
     summary="Read for how many days things are kept",
     responses=ok(200, "The policies of the installation and of the tenant."),
 )
@@ -41,11 +40,10 @@ def get_retention(services: ServicesDep, key: Caller) -> RetentionRead:
 
 @router.put(
     "/retention",
-    operation_id="updateRetention",
     summary="Set for how many days things of the tenant are kept",
     responses=ok(200, "The policies from now on."),
 )
-def set_retention(
+def update_retention(
     request: Annotated[RetentionDays, Body(openapi_examples=examples.RETENTION)], services: ServicesDep, key: Caller
 ) -> RetentionRead:
     """Things that are old enough go within a minute: ask `GET /v1/retention/preview` first, with the same days."""
@@ -56,11 +54,10 @@ def set_retention(
 
 @router.put(
     "/retention/everywhere",
-    operation_id="updateInstallationRetention",
     summary="Set for how many days things of all tenants are kept at most",
     responses=ok(200, "The policies from now on."),
 )
-def set_retention_everywhere(
+def update_installation_retention(
     request: Annotated[RetentionDays, Body(openapi_examples=examples.RETENTION)], services: ServicesDep, key: Caller
 ) -> RetentionRead:
     """For owners' keys of the first tenant, which runs the service."""
@@ -75,11 +72,10 @@ OfKind = Annotated[int | None, Query(ge=0, le=LONGEST, description="Days to be t
 
 @router.get(
     "/retention/preview",
-    operation_id="listDueRemovals",
     summary="See what goes, and when",
     responses=ok(200, "At most 1,000 things and kinds of lines, soonest first."),
 )
-def preview_retention(
+def list_due_removals(
     services: ServicesDep,
     key: Caller,
     within_days: Within = 30,
@@ -97,12 +93,7 @@ def preview_retention(
     return DueList.from_due(found[:_MOST_LISTED])
 
 
-@router.get(
-    "/tenants",
-    operation_id="listTenants",
-    summary="List tenants",
-    responses=ok(200, "All tenants of the installation."),
-)
+@router.get("/tenants", summary="List tenants", responses=ok(200, "All tenants of the installation."))
 def list_tenants(services: ServicesDep) -> TenantList:
     """For owners' keys of the first tenant, which runs the service."""
     return TenantList(items=[_read(services, one) for one in tenants.list_tenants(services.database)])
@@ -110,7 +101,6 @@ def list_tenants(services: ServicesDep) -> TenantList:
 
 @router.get(
     "/tenants/{tenant_id}",
-    operation_id="getTenant",
     summary="Read a tenant",
     responses=ok(200, "Its quotas and retention; once it was removed, the receipt."),
 )
@@ -121,11 +111,10 @@ def get_tenant(tenant_id: ObjectId, services: ServicesDep) -> TenantRead:
 
 @router.put(
     "/tenants/{tenant_id}/quotas",
-    operation_id="updateTenantQuotas",
     summary="Set what a tenant may have at once",
     responses=ok(200, "The tenant with its quotas."),
 )
-def set_quotas(
+def update_tenant_quotas(
     tenant_id: ObjectId,
     request: Annotated[QuotasChange, Body(openapi_examples=examples.QUOTAS)],
     services: ServicesDep,
@@ -138,12 +127,10 @@ def set_quotas(
 
 @router.post(
     "/tenants/{tenant_id}:remove",
-    operation_id="deleteTenant",
     summary="Remove a tenant with everything but its budgets",
-    status_code=status.HTTP_202_ACCEPTED,
-    responses={**ok(202, "Its keys have ended; the rest leaves within minutes."), **problems("state-conflict")},
+    responses=ok(202, "Its keys have ended; the rest leaves within minutes.", "state-conflict"),
 )
-def remove_tenant(
+def delete_tenant(
     tenant_id: ObjectId,
     request: Annotated[TenantRemoval, Body(openapi_examples=examples.TENANT_REMOVAL)],
     services: ServicesDep,

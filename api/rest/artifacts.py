@@ -29,7 +29,7 @@ from datalens_service.store.datasets.artifacts import Artifact
 from datalens_service.store.jobs import jobs
 
 router = APIRouter(route_class=StrictRoute, tags=["downloads"])
-_KEYED: Final = problems("unauthorized", "not-found", "invalid-input", "store-unavailable", "internal-error")
+_KEYED: Final = ("unauthorized", "not-found", "invalid-input", "store-unavailable", "internal-error")
 _FILE: Final = {
     **file_content("The file.", "application/octet-stream"),
     **problems("range-not-satisfiable", "store-unavailable", "file-damaged"),
@@ -38,12 +38,11 @@ _FILE: Final = {
 
 @router.get(
     "/v1/jobs/{job_id}/artifacts",
-    operation_id="listJobArtifacts",
     summary="List the files of a job",
     dependencies=[Depends(caller)],
-    responses={**_KEYED, **ok(200, "Name, size and digest of each.")},
+    responses=ok(200, "Name, size and digest of each.", *_KEYED),
 )
-def list_artifacts(job_id: ObjectId, services: ServicesDep, key: Caller) -> ArtifactList:
+def list_job_artifacts(job_id: ObjectId, services: ServicesDep, key: Caller) -> ArtifactList:
     """Files for the owner alone are listed for nobody else."""
     jobs.get(services.database, job_id)
     listed = services.artifacts.list_artifacts(job_id)
@@ -54,26 +53,25 @@ def list_artifacts(job_id: ObjectId, services: ServicesDep, key: Caller) -> Arti
 
 @router.get(
     "/v1/jobs/{job_id}/artifacts/{name}",
-    operation_id="getJobArtifact",
     summary="Download a file of a job",
     dependencies=[Depends(caller)],
-    responses={**_KEYED, **_FILE},
+    responses={**problems(*_KEYED), **_FILE},
     response_class=Response,
 )
-def get_artifact(job_id: ObjectId, name: FileName, request: Request, services: ServicesDep, key: Caller) -> Response:
+def get_job_artifact(
+    job_id: ObjectId, name: FileName, request: Request, services: ServicesDep, key: Caller
+) -> Response:
     """Bytes as they were stored; the digest in the list, the ETag and `Repr-Digest` are the same."""
     return _sent(request, _visible(services, key, job_id, name))
 
 
 @router.post(
     "/v1/jobs/{job_id}/artifacts/{name}:sign",
-    operation_id="createDownloadAddress",
     summary="Let somebody without a key fetch a file",
-    status_code=status.HTTP_201_CREATED,
     dependencies=[Depends(caller)],
-    responses={**_KEYED, **ok(201, "The address and its expiry.", headers=("Location",)), **problems("forbidden")},
+    responses=ok(201, "The address and its expiry.", *_KEYED, "forbidden", headers=("Location",)),
 )
-def create_address(
+def create_download_address(
     job_id: ObjectId,
     name: FileName,
     services: ServicesDep,
@@ -91,7 +89,6 @@ def create_address(
 
 @router.get(
     "/v1/downloads/{granted}",
-    operation_id="getDownload",
     summary="Download by a signed address",
     responses={**_FILE, **problems("forbidden", "store-unavailable", "internal-error")},
     response_class=Response,
@@ -117,7 +114,6 @@ def get_download(
 
 @router.get(
     "/v1/signing-key",
-    operation_id="getSigningKey",
     summary="Read the key that checks signatures of this installation",
     responses=ok(200, "The public key."),
 )

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Body, Query, Response, status
+from fastapi import APIRouter, Body, Query, Response
 
 from datalens_service.api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep
 from datalens_service.api.http.strictness import StrictRoute
 from datalens_service.api.openapi import examples
-from datalens_service.api.openapi.document import ok, private_picture, problems
+from datalens_service.api.openapi.document import ok, private_picture
 from datalens_service.api.problems.handlers import PRIVATE
 from datalens_service.api.rest.jobs import RETRY_AFTER_SECONDS, IdempotencyKey
 from datalens_service.api.schemas.audits import PrivacyAuditRead
@@ -25,17 +25,20 @@ from datalens_service.store.jobs import audits, jobs
 from datalens_service.store.jobs.audits import StoredAudit
 
 router = APIRouter(prefix="/v1/audits", route_class=StrictRoute, tags=["audits"])
-_SUBMISSION: Final = problems(
-    "invalid-input", "invalid-spec", "invalid-delta", "epsilon-infeasible", "not-found", "state-conflict"
+_SUBMISSION: Final = (
+    "invalid-input",
+    "invalid-spec",
+    "invalid-delta",
+    "epsilon-infeasible",
+    "not-found",
+    "state-conflict",
 )
 
 
 @router.post(
     "",
-    operation_id="createAudit",
     summary="Attack a method in rehearsal, or a released model",
-    status_code=status.HTTP_202_ACCEPTED,
-    responses={**ok(202, "Accepted; the audit exists.", headers=("Location", "Retry-After")), **_SUBMISSION},
+    responses=ok(202, "Accepted; the audit exists.", *_SUBMISSION, headers=("Location", "Retry-After")),
 )
 def create_audit(
     request: Annotated[AuditRequest, Body(openapi_examples=examples.AUDITS)],
@@ -60,12 +63,7 @@ def create_audit(
     return read_audits(services, key, [audit])[0]
 
 
-@router.get(
-    "",
-    operation_id="listAudits",
-    summary="List audits, newest first",
-    responses=ok(200, "A page of the list."),
-)
+@router.get("", summary="List audits, newest first", responses=ok(200, "A page of the list."))
 def list_audits(
     services: ServicesDep,
     key: Caller,
@@ -86,10 +84,7 @@ def list_audits(
 
 
 @router.get(
-    "/{audit_id}",
-    operation_id="getAudit",
-    summary="Read what an audit found",
-    responses=ok(200, "The audit.", headers=("Retry-After",)),
+    "/{audit_id}", summary="Read what an audit found", responses=ok(200, "The audit.", headers=("Retry-After",))
 )
 def get_audit(audit_id: ObjectId, services: ServicesDep, key: Caller, response: Response) -> PrivacyAuditRead:
     """`Retry-After` says when it is worth looking again; it is left out once the audit has ended."""
@@ -101,7 +96,6 @@ def get_audit(audit_id: ObjectId, services: ServicesDep, key: Caller, response: 
 
 @router.get(
     "/{audit_id}/picture",
-    operation_id="getAuditPicture",
     summary="See what inversion made of gradients: for the owner of the records",
     response_class=Response,
     responses=private_picture("Private records, with their reconstructions below."),
@@ -116,13 +110,8 @@ def get_audit_picture(audit_id: ObjectId, services: ServicesDep) -> Response:
 
 @router.post(
     "/{audit_id}:cancel",
-    operation_id="cancelAudit",
     summary="Stop an audit",
-    status_code=status.HTTP_202_ACCEPTED,
-    responses={
-        **ok(202, "A queued audit is cancelled; a running one stops before its next step."),
-        **problems("state-conflict"),
-    },
+    responses=ok(202, "A queued audit is cancelled; a running one stops before its next step.", "state-conflict"),
 )
 def cancel_audit(audit_id: ObjectId, services: ServicesDep, key: Caller) -> PrivacyAuditRead:
     """An audit charges nothing, so nothing returns."""

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Body, Response
 from datalens_service.api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep
 from datalens_service.api.http.strictness import StrictRoute
 from datalens_service.api.openapi import examples
-from datalens_service.api.openapi.document import Responses, form_body, ok, problems
+from datalens_service.api.openapi.document import form_body, ok
 from datalens_service.api.problems.handlers import PRIVATE
 from datalens_service.api.released_jobs import Labelling
 from datalens_service.api.schemas.classifiers import (
@@ -48,37 +48,19 @@ _RECORD: Final[dict[str, Any]] = form_body(
     "One image: PNG or JPEG, a zip or tar of it, or an NPZ with one array named images; contents decide the format.",
     examples.RECORD_FORM,
 )
-_PREDICTED: Final[Responses] = {
-    **ok(200, "A probability for each class and image."),
-    **problems(
-        "invalid-input",
-        "dataset-invalid",
-        "payload-too-large",
-        "unsupported-media-type",
-        "worker-unavailable",
-        "insufficient-storage",
-    ),
-}
-_REALISED: Final[Responses] = {
-    **ok(200, "Realised individual ε of the record."),
-    **problems(
-        "state-conflict",
-        "invalid-input",
-        "dataset-invalid",
-        "payload-too-large",
-        "unsupported-media-type",
-        "worker-unavailable",
-        "insufficient-storage",
-    ),
-}
-
-
-@router.get(
-    "/classifiers",
-    operation_id="listClassifiers",
-    summary="List classifiers, newest first",
-    responses=ok(200, "A page of the list."),
+_SENT: Final = (
+    "invalid-input",
+    "dataset-invalid",
+    "payload-too-large",
+    "unsupported-media-type",
+    "worker-unavailable",
+    "insufficient-storage",
 )
+_PREDICTED: Final = ok(200, "A probability for each class and image.", *_SENT)
+_REALISED: Final = ok(200, "Realised individual ε of the record.", "state-conflict", *_SENT)
+
+
+@router.get("/classifiers", summary="List classifiers, newest first", responses=ok(200, "A page of the list."))
 def list_classifiers(
     services: ServicesDep, key: Caller, limit: Limit = 20, after: After = None
 ) -> Page[ClassifierRead]:
@@ -88,10 +70,7 @@ def list_classifiers(
 
 
 @router.get(
-    "/classifiers/{classifier_id}",
-    operation_id="getClassifier",
-    summary="Read a classifier and its card",
-    responses=ok(200, "The classifier."),
+    "/classifiers/{classifier_id}", summary="Read a classifier and its card", responses=ok(200, "The classifier.")
 )
 def get_classifier(classifier_id: ObjectId, services: ServicesDep) -> ClassifierRead:
     """Nothing in it is private; accuracy on private images is in the report of the job."""
@@ -102,7 +81,6 @@ def get_classifier(classifier_id: ObjectId, services: ServicesDep) -> Classifier
 
 @router.post(
     "/classifiers/{classifier_id}/predictions",
-    operation_id="createPredictions",
     summary="Predict the classes of images",
     openapi_extra=_BODY,
     responses=_PREDICTED,
@@ -121,7 +99,6 @@ def create_predictions(
 
 @router.post(
     "/classifiers/{classifier_id}/predictions:from-pixels",
-    operation_id="createPredictionsFromPixels",
     summary="Predict the classes of images that are sent as numbers",
     responses=_PREDICTED,
 )
@@ -147,7 +124,6 @@ def _predict(classifier_id: str, sent: Path | Images, services: Services, respon
 
 @router.post(
     "/jobs/{job_id}/individual-epsilon",
-    operation_id="createIndividualEpsilon",
     summary="Say what a job cost one record",
     openapi_extra=_RECORD,
     responses=_REALISED,
@@ -168,7 +144,6 @@ def create_individual_epsilon(
 
 @router.post(
     "/jobs/{job_id}/individual-epsilon:from-pixels",
-    operation_id="createIndividualEpsilonFromPixels",
     summary="Say what a job cost one record that is sent as numbers",
     responses=_REALISED,
 )

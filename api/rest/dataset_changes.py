@@ -7,7 +7,7 @@ from fastapi import APIRouter, Body, Query, Response
 from datalens_service.api.deps import Caller, LastKnown, Limit, ObjectId, ServicesDep
 from datalens_service.api.http.strictness import StrictRoute
 from datalens_service.api.openapi import examples
-from datalens_service.api.openapi.document import ok, problems
+from datalens_service.api.openapi.document import ok
 from datalens_service.api.problems.handlers import PRIVATE
 from datalens_service.api.rest.datasets import check_own_account, read_uploaded
 from datalens_service.api.schemas.common import BudgetRead, DatasetRead
@@ -26,19 +26,18 @@ router = APIRouter(route_class=StrictRoute, prefix="/v1/datasets", tags=["datase
 
 @router.post(
     "/{dataset_id}:confirm",
-    operation_id="confirmDataset",
     summary="Make the class names of an upload public and open its budget",
-    responses={
-        **ok(200, "The dataset, ready.", made="dataset_id"),
-        **problems(
-            "invalid-input",
-            "dataset-invalid",
-            "invalid-spec",
-            "invalid-delta",
-            "state-conflict",
-            "insufficient-storage",
-        ),
-    },
+    responses=ok(
+        200,
+        "The dataset, ready.",
+        "invalid-input",
+        "dataset-invalid",
+        "invalid-spec",
+        "invalid-delta",
+        "state-conflict",
+        "insufficient-storage",
+        made="dataset_id",
+    ),
 )
 def confirm_dataset(
     dataset_id: ObjectId,
@@ -60,9 +59,8 @@ def confirm_dataset(
 
 @router.patch(
     "/{dataset_id}",
-    operation_id="updateDataset",
     summary="Rename, tag and annotate a dataset",
-    responses={**ok(200, "The dataset as it is now."), **problems("state-conflict")},
+    responses=ok(200, "The dataset as it is now.", "state-conflict"),
 )
 def update_dataset(
     dataset_id: ObjectId,
@@ -78,14 +76,10 @@ def update_dataset(
 
 @router.get(
     "/{dataset_id}/privacy/entries",
-    operation_id="listDatasetPrivacyEntries",
     summary="Read the journal of a dataset's account in pages",
-    responses={
-        **ok(200, "A page of the journal, oldest first."),
-        **problems("not-found", "state-conflict", "invalid-input"),
-    },
+    responses=ok(200, "A page of the journal, oldest first.", "not-found", "state-conflict", "invalid-input"),
 )
-def list_entries(
+def list_dataset_privacy_entries(
     dataset_id: ObjectId,
     services: ServicesDep,
     key: Caller,
@@ -103,14 +97,12 @@ def list_entries(
 
 @router.post(
     "/{dataset_id}/privacy:raise",
-    operation_id="raiseDatasetPrivacy",
     summary="Raise the lifetime budget of a dataset",
-    responses={
-        **ok(200, "The account after the raise."),
-        **problems("state-conflict", "invalid-input", "invalid-spec", "ledger-corrupt"),
-    },
+    responses=ok(
+        200, "The account after the raise.", "state-conflict", "invalid-input", "invalid-spec", "ledger-corrupt"
+    ),
 )
-def raise_privacy(
+def raise_dataset_privacy(
     dataset_id: ObjectId,
     request: Annotated[RaiseRequest, Body(openapi_examples=examples.RAISES)],
     services: ServicesDep,

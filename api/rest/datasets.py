@@ -19,13 +19,13 @@ from datalens_service.base.errors import StateConflict
 from datalens_service.data.export.png import encode_private_png, grid
 from datalens_service.data.intake.readers import READERS
 from datalens_service.data.intake.stored_dataset import load_dataset
-from datalens_service.services import ingestion
+from datalens_service.services import ingestion, removal
 from datalens_service.services.dataset_declaration import DatasetForm
 from datalens_service.store.access import tenants
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.database import Database
-from datalens_service.store.datasets import datasets, validations, views
+from datalens_service.store.datasets import datasets, uploads, views
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.datasets.private_modes import private_umask
 from datalens_service.store.datasets.record_files import RecordStore
@@ -43,17 +43,9 @@ _FORM: Final[dict[str, Any]] = form_body(
     examples.FORM,
 )
 _CREATED: Final[Responses] = {
-    **ok(201, "The class names are confirmed and the dataset is registered.", headers=("Location",), made="dataset_id"),
-    202: {
-        **ok(
-            202,
-            "The upload waits for confirmation or is being read; look again later.",
-            headers=("Location", "Retry-After"),
-            made="dataset_id",
-        )[202],
-        "model": UploadedDataset,
-    },
-    **problems(
+    **ok(
+        201,
+        "The class names are confirmed and the dataset is registered.",
         "invalid-input",
         "dataset-invalid",
         "persons-in-both-splits",
@@ -66,15 +58,22 @@ _CREATED: Final[Responses] = {
         "store-unavailable",
         "insufficient-storage",
         "quota-exceeded",
+        headers=("Location",),
+        made="dataset_id",
     ),
+    202: ok(
+        202,
+        "The upload waits for confirmation or is being read; look again later.",
+        headers=("Location", "Retry-After"),
+        made="dataset_id",
+    )[202]
+    | {"model": UploadedDataset},
 }
 
 
 @router.post(
     "",
-    operation_id="createDataset",
     summary="Upload a labelled image set, for its class names to be confirmed",
-    status_code=status.HTTP_201_CREATED,
     response_model=UploadedDataset,
     openapi_extra=_FORM,
     responses=_CREATED,
@@ -101,9 +100,7 @@ def create_dataset(upload: UploadDep, services: ServicesDep, key: Caller, respon
 
 @router.post(
     ":from-upload",
-    operation_id="createDatasetFromUpload",
     summary="Make a dataset from an upload that came in chunks",
-    status_code=status.HTTP_201_CREATED,
     response_model=UploadedDataset,
     responses=_CREATED,
 )
@@ -129,12 +126,7 @@ def _answer(dataset_id: str, services: Services, response: Response) -> Uploaded
     return dataset
 
 
-@router.get(
-    "",
-    operation_id="listDatasets",
-    summary="List datasets, newest first",
-    responses=ok(200, "A page of the list."),
-)
+@router.get("", summary="List datasets, newest first", responses=ok(200, "A page of the list."))
 def list_datasets(
     services: ServicesDep,
     key: Caller,
@@ -149,12 +141,7 @@ def list_datasets(
     return Page.build(page, _shown(services.database, page.items, key))
 
 
-@router.get(
-    "/{dataset_id}",
-    operation_id="getDataset",
-    summary="Read a dataset and its budget",
-    responses=ok(200, "The dataset."),
-)
+@router.get("/{dataset_id}", summary="Read a dataset and its budget", responses=ok(200, "The dataset."))
 def get_dataset(dataset_id: ObjectId, services: ServicesDep, key: Caller) -> DatasetRead:
     """The answer has what the owner declared public; records are never handed out. `joined` is for the owner alone."""
     return _shown(services.database, [views.get(services.database, dataset_id)], key)[0]
@@ -162,25 +149,20 @@ def get_dataset(dataset_id: ObjectId, services: ServicesDep, key: Caller) -> Dat
 
 @router.get(
     "/{dataset_id}/validation",
-    operation_id="getDatasetValidation",
     summary="Read the result of an upload, for its owner",
     responses=ok(200, "Private: counts, or the faults."),
 )
 def get_dataset_validation(dataset_id: ObjectId, services: ServicesDep, response: Response) -> ValidationRead:
     """Counts of records and duplicates, or the files that cannot be used, by name. Deleted with the data."""
     response.headers.update(PRIVATE)
-    return ValidationRead.from_validation(validations.get(services.database, dataset_id))
+    return ValidationRead.from_upload(uploads.get(services.database, dataset_id))
 
 
 @router.get(
     "/{dataset_id}/preview",
-    operation_id="getDatasetPreview",
     summary="See some of the private records, for their owner",
     response_class=Response,
-    responses={
-        **private_picture("Private records, one class per row."),
-        **problems("state-conflict"),
-    },
+    responses={**private_picture("Private records, one class per row."), **problems("state-conflict")},
 )
 def get_dataset_preview(dataset_id: ObjectId, services: ServicesDep) -> Response:
     """The first records of each class as one PNG, marked as private. Not to be passed on, and never in a release."""
@@ -195,14 +177,11 @@ def get_dataset_preview(dataset_id: ObjectId, services: ServicesDep) -> Response
 
 
 @router.delete(
-    "/{dataset_id}",
-    operation_id="deleteDataset",
-    summary="Delete the records of a dataset",
-    responses={**ok(200, "The receipt."), **problems("state-conflict")},
+    "/{dataset_id}", summary="Delete the records of a dataset", responses=ok(200, "The receipt.", "state-conflict")
 )
 def delete_dataset(dataset_id: ObjectId, services: ServicesDep) -> DeletionReceipt:
     """Records, partition key and the owner's reports go; account, fingerprints of the images and releases stay."""
-    removed = ingestion.remove(services.database, services.artifacts, services.settings, dataset_id)
+    removed = removal.remove_dataset(services.database, services.artifacts, services.settings, dataset_id)
     if removed.contents is None:
         return DeletionReceipt.from_view(removed, None)
     with services.database.session() as session:
@@ -211,9 +190,8 @@ def delete_dataset(dataset_id: ObjectId, services: ServicesDep) -> DeletionRecei
 
 @router.get(
     "/{dataset_id}/privacy",
-    operation_id="getDatasetPrivacy",
     summary="Read the privacy account of a dataset",
-    responses={**ok(200, "The account."), **problems("state-conflict")},
+    responses=ok(200, "The account.", "state-conflict"),
 )
 def get_dataset_privacy(dataset_id: ObjectId, services: ServicesDep) -> PrivacyRead:
     """Its journal may be long and is behind `links.entries`. Every entry seals the one before it by SHA-256, so that
@@ -230,7 +208,7 @@ def _begun(request: DatasetRequest, services: Services, caller: ApiKey) -> str:
     with services.database.connection() as connection:
         tenants.check_owned(connection, caller.tenant_id, {"upload_id": request.upload_id})
     check_own_account(services, caller.tenant_id, request.shares_budget_with)
-    begun = validations.begin(services.database, caller.id, request.upload_id, form)
+    begun = uploads.begin(services.database, caller.id, request.upload_id, form)
     services.validator.submitted()
     return begun.dataset_id
 
@@ -239,17 +217,17 @@ def _read(upload: ReceivedFile[DatasetForm], services: Services, caller: ApiKey)
     """The file of this request was read; the id of what it became."""
     check_own_account(services, caller.tenant_id, upload.form.shares_budget_with)
     form = upload.form.model_copy(update={"name": upload.form.name or upload.label})
-    read = validations.begin_request(services.database, caller.id, form.model_dump(mode="json", exclude_none=True))
+    read = uploads.begin_request(services.database, caller.id, form.model_dump(mode="json", exclude_none=True))
     ingestion.receive(services.database, services.settings, upload.path, read)
     return read.dataset_id
 
 
-def _shown(database: Database, uploads: Sequence[DatasetView], key: ApiKey) -> list[DatasetRead]:
-    registered = [upload.id for upload in uploads if upload.contents is not None]
-    joined = validations.joined(database, registered) if Scope.DATASETS_WRITE in key.scopes else {}
+def _shown(database: Database, found: Sequence[DatasetView], key: ApiKey) -> list[DatasetRead]:
+    registered = [upload.id for upload in found if upload.contents is not None]
+    joined = uploads.joined(database, registered) if Scope.DATASETS_WRITE in key.scopes else {}
     with database.session() as session:
         accounts = account_summary.summarize_accounts(session, registered)
-    return [DatasetRead.from_view(each, accounts.get(each.id), joined.get(each.id)) for each in uploads]
+    return [DatasetRead.from_view(each, accounts.get(each.id), joined.get(each.id)) for each in found]
 
 
 def check_own_account(services: Services, tenant_id: str, dataset_id: str | None) -> None:
@@ -261,10 +239,8 @@ def check_own_account(services: Services, tenant_id: str, dataset_id: str | None
 
 def read_uploaded(services: Services, dataset_id: str) -> UploadedDataset:
     """Return an upload with what its owner alone may know of it."""
-    upload, validation = views.get(services.database, dataset_id), validations.get(services.database, dataset_id)
+    upload, validation = views.get(services.database, dataset_id), uploads.get(services.database, dataset_id)
     if upload.contents is None:
-        return UploadedDataset.from_validation(upload, None, validation)
+        return UploadedDataset.from_upload(upload, None, validation)
     with services.database.session() as session:
-        return UploadedDataset.from_validation(
-            upload, account_summary.summarize_account(session, dataset_id), validation
-        )
+        return UploadedDataset.from_upload(upload, account_summary.summarize_account(session, dataset_id), validation)

@@ -55,11 +55,10 @@ _REPORT_NAMES: Final = {Audience.OWNER: "report", Audience.RELEASABLE: "report-r
 
 @router.get(
     "/report",
-    operation_id="getJobReport",
     summary="Read the report of a job",
     responses={**file_content("The report.", "application/json", "text/html"), **problems("report-incomplete")},
 )
-def get_report(
+def get_job_report(
     job: Released,
     request: Request,
     services: ServicesDep,
@@ -91,11 +90,10 @@ def get_report(
 
 @router.get(
     "/bundle",
-    operation_id="getJobBundle",
     summary="Download the proof of what a job cost",
     responses=file_content("What `datalens verify` reads.", "application/json"),
 )
-def get_bundle(job: Released, request: Request, services: ServicesDep) -> Response:
+def get_job_bundle(job: Released, request: Request, services: ServicesDep) -> Response:
     """Card, mechanisms and the charges of this job; from it anybody recomputes ε. Free to publish.
 
     The journal of the whole account is for the owner: `account-proof.json` among the files of the job.
@@ -117,41 +115,30 @@ def _check_complete(services: Services, job: Job, name: str) -> None:
 
 @router.get(
     "/samples.png",
-    operation_id="getJobSamples",
     summary="See samples of every class",
     responses=file_content("A grid, one class per row.", "image/png"),
 )
-def get_samples(job: Drawing, request: Request, services: ServicesDep) -> Response:
+def get_job_samples(job: Drawing, request: Request, services: ServicesDep) -> Response:
     """Synthetic images, free to publish, or public ones that were labelled, under the licence that they have."""
     return stored_file(request, services, job, "samples.png", inline=True)
 
 
 @router.get(
     "/generator",
-    operation_id="getJobGenerator",
     summary="Download the generator",
     responses=file_content("The generator as safetensors.", "application/octet-stream"),
 )
-def get_generator(job: Drawing, request: Request, services: ServicesDep) -> Response:
+def get_job_generator(job: Drawing, request: Request, services: ServicesDep) -> Response:
     """Released numbers only; drawing from it is free and repeatable by seed."""
     return stored_file(request, services, job, GENERATOR)
 
 
 @router.get(
     "/synthetic",
-    operation_id="getJobSynthetic",
     summary="Download synthetic images",
-    responses={
-        **IMAGES,
-        **problems("worker-unavailable", "store-unavailable"),
-    },
+    responses={**IMAGES, **problems("worker-unavailable", "store-unavailable")},
 )
-def get_synthetic(
-    job: Drawing,
-    request: Request,
-    services: ServicesDep,
-    selection: SelectionDep,
-) -> Response:
+def get_job_synthetic(job: Drawing, request: Request, services: ServicesDep, selection: SelectionDep) -> Response:
     """Drawing more, or other classes, is free: it reads the generator, never the records."""
     schema = datasets.get(services.database, job.dataset_id).schema
     made = services.synthetic.get(job, schema, selection)
@@ -160,14 +147,13 @@ def get_synthetic(
 
 @router.get(
     "/dataset",
-    operation_id="getJobDataset",
     summary="Download the synthetic dataset, ready to be published",
     responses={
         **file_content("A zip: images, card, licence, checksums, Croissant, proof of privacy.", "application/zip"),
         **problems("worker-unavailable", "store-unavailable"),
     },
 )
-def get_dataset(
+def get_job_dataset(
     job: Drawing,
     request: Request,
     services: ServicesDep,
@@ -184,33 +170,30 @@ def get_dataset(
 
 @router.get(
     "/classifier",
-    operation_id="getJobClassifier",
     summary="Download the classifier",
     responses=file_content("The classifier as safetensors.", "application/octet-stream"),
 )
-def get_classifier(job: Labelling, request: Request, services: ServicesDep) -> Response:
+def get_job_classifier(job: Labelling, request: Request, services: ServicesDep) -> Response:
     """Released numbers only; predicting with it is free."""
     return stored_file(request, services, job, "classifier.safetensors")
 
 
 @router.get(
     "/classifier.onnx",
-    operation_id="getJobClassifierOnnx",
     summary="Download the classifier for other programs",
     responses=file_content("The classifier as ONNX, bytes of pixels in.", "application/octet-stream"),
 )
-def get_classifier_onnx(job: Labelling, request: Request, services: ServicesDep) -> Response:
+def get_job_classifier_onnx(job: Labelling, request: Request, services: ServicesDep) -> Response:
     """The same numbers; onnxruntime and others run it, without this product."""
     return stored_file(request, services, job, "classifier.onnx")
 
 
 @router.get(
     "/classifier.zip",
-    operation_id="getJobClassifierArchive",
     summary="Download the classifier, ready to be published",
     responses=file_content("A zip: both forms, card, licence, checksums, report, proof of privacy.", "application/zip"),
 )
-def get_classifier_archive(
+def get_job_classifier_archive(
     job: Labelling, request: Request, services: ServicesDep, license: LicenceId = "other"
 ) -> Response:
     """Nothing in it is private; `datalens verify` checks every file of it."""

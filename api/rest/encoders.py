@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from datalens_service.api.deps import ServicesDep
 from datalens_service.api.http.threads import ThreadedRoute
 from datalens_service.api.openapi import examples
-from datalens_service.api.openapi.document import form_body, ok, problems
+from datalens_service.api.openapi.document import form_body, ok
 from datalens_service.api.schemas.classifiers import EncoderForm
 from datalens_service.api.uploads.receiver import FILE_FIELD, EncoderUploadDep
 from datalens_service.models.encoders import OnnxEncoder
@@ -24,13 +24,16 @@ _FORM: Final[dict[str, Any]] = form_body(
 
 @router.post(
     "",
-    operation_id="createEncoder",
     summary="Upload a public encoder",
     openapi_extra=_FORM,
-    responses={
-        **ok(200, "The value for `encoder` of a method."),
-        **problems("payload-too-large", "unsupported-media-type", "worker-unavailable", "insufficient-storage"),
-    },
+    responses=ok(
+        200,
+        "The value for `encoder` of a method.",
+        "payload-too-large",
+        "unsupported-media-type",
+        "worker-unavailable",
+        "insufficient-storage",
+    ),
 )
 def create_encoder(upload: EncoderUploadDep, services: ServicesDep) -> OnnxEncoder:
     """It is read and run in a confined process alone, one image at a time. The guarantee does not cover what it knows.

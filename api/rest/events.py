@@ -61,16 +61,10 @@ router = APIRouter(route_class=ThreadedRoute, prefix="/v1/jobs/{job_id}", tags=[
 _STREAM: Final = {MEDIA_TYPE: {"schema": {"type": "string"}}}
 
 
-@router.get(
-    "/events",
-    operation_id="listJobEvents",
-    summary="Read the events of a job, or follow them",
-    response_model=EventPage,
-    responses={
+@router.get("/events", summary="Read the events of a job, or follow them", response_model=EventPage, responses={
         200: {**ok(200, "A page of the events; with `Accept: text/event-stream`, all of them as they happen.")[200],
               "content": _STREAM}
-    },
-)  # fmt: skip
+    })  # fmt: skip
 def list_job_events(
     job_id: ObjectId,
     request: Request,

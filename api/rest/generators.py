@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from typing import Any, Final
 
-from fastapi import APIRouter, Request, Response, status
+from fastapi import APIRouter, Request, Response
 
 from datalens_service.api.deps import After, Caller, Limit, ObjectId, ServicesDep
 from datalens_service.api.http.file_responses import file_response
@@ -28,12 +28,7 @@ _FORM: Final[dict[str, Any]] = form_body(
 )
 
 
-@router.get(
-    "",
-    operation_id="listGenerators",
-    summary="List generators, newest first",
-    responses=ok(200, "A page of the list."),
-)
+@router.get("", summary="List generators, newest first", responses=ok(200, "A page of the list."))
 def list_generators(services: ServicesDep, key: Caller, limit: Limit = 20, after: After = None) -> Page[GeneratorRead]:
     """The list has generators that jobs made and those that were imported; cards are left out."""
     page = released_models.list_models(
@@ -44,15 +39,18 @@ def list_generators(services: ServicesDep, key: Caller, limit: Limit = 20, after
 
 @router.post(
     "",
-    operation_id="importGenerator",
     summary="Bring a generator along",
-    status_code=status.HTTP_201_CREATED,
     response_model=GeneratorRead,
     openapi_extra=_FORM,
-    responses={
-        **ok(201, "It can be drawn from.", headers=("Location",)),
-        **problems("payload-too-large", "unsupported-media-type", "worker-unavailable", "insufficient-storage"),
-    },
+    responses=ok(
+        201,
+        "It can be drawn from.",
+        "payload-too-large",
+        "unsupported-media-type",
+        "worker-unavailable",
+        "insufficient-storage",
+        headers=("Location",),
+    ),
 )
 def import_generator(
     upload: GeneratorUploadDep, services: ServicesDep, key: Caller, response: Response
@@ -65,12 +63,7 @@ def import_generator(
     return GeneratorRead.from_model(made, made.card)
 
 
-@router.get(
-    "/{generator_id}",
-    operation_id="getGenerator",
-    summary="Read a generator and its card",
-    responses=ok(200, "The generator."),
-)
+@router.get("/{generator_id}", summary="Read a generator and its card", responses=ok(200, "The generator."))
 def get_generator(generator_id: ObjectId, services: ServicesDep) -> GeneratorRead:
     """The card of one that a job made is that of the job: what it cost, and by which mechanisms."""
     generator = released_models.get(services.database, generator_id)
@@ -82,12 +75,11 @@ def get_generator(generator_id: ObjectId, services: ServicesDep) -> GeneratorRea
 
 @router.get(
     "/{generator_id}/file",
-    operation_id="getGeneratorFile",
     summary="Take a generator along",
     responses={**file_content("safetensors.", "application/octet-stream"), **problems("range-not-satisfiable")},
     response_class=Response,
 )
-def get_file(generator_id: ObjectId, request: Request, services: ServicesDep) -> Response:
+def get_generator_file(generator_id: ObjectId, request: Request, services: ServicesDep) -> Response:
     """Numbers and public settings; `POST /v1/generators` takes it in again, here or elsewhere."""
     generator = released_models.get(services.database, generator_id)
     if generator.job_id is None:
@@ -101,19 +93,12 @@ def get_file(generator_id: ObjectId, request: Request, services: ServicesDep) ->
 
 @router.get(
     "/{generator_id}/samples",
-    operation_id="createGeneratorSamples",
     summary="Draw synthetic images",
-    responses={
-        **IMAGES,
-        **problems("range-not-satisfiable", "worker-unavailable"),
-    },
+    responses={**IMAGES, **problems("range-not-satisfiable", "worker-unavailable")},
     response_class=Response,
 )
-def get_samples(
-    generator_id: ObjectId,
-    request: Request,
-    services: ServicesDep,
-    selection: SelectionDep,
+def create_generator_samples(
+    generator_id: ObjectId, request: Request, services: ServicesDep, selection: SelectionDep
 ) -> Response:
     """Costs no ε: it reads the generator, never the records. If no number is named, 1,000 are drawn."""
     generator = released_models.get(services.database, generator_id)
@@ -133,11 +118,7 @@ def get_samples(
 
 
 @router.delete(
-    "/{generator_id}",
-    operation_id="deleteGenerator",
-    summary="Forget an imported generator",
-    status_code=status.HTTP_204_NO_CONTENT,
-    responses={204: {"description": "Its file is gone."}, **problems("state-conflict")},
+    "/{generator_id}", summary="Forget an imported generator", responses=ok(204, "Its file is gone.", "state-conflict")
 )
 def delete_generator(generator_id: ObjectId, services: ServicesDep) -> None:
     """A generator that a job made is a release: it stays, as its budget stays spent."""

@@ -35,27 +35,18 @@ class Ready(BaseModel):
     )
 
 
-@router.get(
-    "/livez",
-    operation_id="getLiveness",
-    summary="Is the process alive?",
-    responses=ok(200, "It answers."),
-)
-async def livez() -> Alive:
+@router.get("/livez", summary="Is the process alive?", responses=ok(200, "It answers."))
+async def get_liveness() -> Alive:
     """Looks at nothing else, not even for a thread: a restart would not help a database that is away."""
     return Alive()
 
 
 @router.get(
     "/readyz",
-    operation_id="getReadiness",
     summary="Can the service answer?",
-    responses={
-        **ok(200, "Database and data folder are available; the body lists other faults."),
-        **problems("store-unavailable"),
-    },
+    responses=ok(200, "Database and data folder are available; the body lists other faults.", "store-unavailable"),
 )
-async def readyz(services: ServicesDep) -> Ready:
+async def get_readiness(services: ServicesDep) -> Ready:
     """Checks the database with its schema and safety settings, and the data folder.
 
     Without a broker, an artifact store, a worker or room on a disk it still answers, but is degraded. A disk with
@@ -75,7 +66,6 @@ def _check(services: Services) -> None:
 
 @router.get(
     "/metrics",
-    operation_id="getMetrics",
     summary="Read the metrics of the whole service",
     dependencies=[Depends(caller)],
     response_class=Response,

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Body, Header, Query, Response, status
+from fastapi import APIRouter, Body, Header, Query, Response
 
 from datalens_service.adapters.startup import check_disks
 from datalens_service.api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep
 from datalens_service.api.http.strictness import StrictRoute, as_request_errors
 from datalens_service.api.openapi import examples
-from datalens_service.api.openapi.document import ok, problems
+from datalens_service.api.openapi.document import ok
 from datalens_service.api.schemas.common import Page, ReleaseMode, TrainingRequest
 from datalens_service.api.schemas.jobs import CloneRequest, Decision, JobRead
 from datalens_service.api.schemas.labels import JobChanges
@@ -31,19 +31,10 @@ from datalens_service.store.jobs.released_models import Approval
 RETRY_AFTER_SECONDS: Final = 2
 
 router = APIRouter(prefix="/v1/jobs", route_class=StrictRoute, tags=["jobs"])
-_SUBMISSION: Final = problems(
-    "privacy-budget-exceeded",
-    "invalid-input",
-    "invalid-spec",
-    "invalid-delta",
-    "epsilon-infeasible",
-    "low-utility",
-    "not-found",
-    "state-conflict",
-    "ledger-corrupt",
-    "quota-exceeded",
-    "insufficient-storage",
-)
+_SUBMISSION: Final = (
+    "privacy-budget-exceeded", "invalid-input", "invalid-spec", "invalid-delta", "epsilon-infeasible", "low-utility",
+    "not-found", "state-conflict", "ledger-corrupt", "quota-exceeded", "insufficient-storage",
+)  # fmt: skip
 IdempotencyKey = Annotated[
     str | None,
     Header(
@@ -57,13 +48,8 @@ IdempotencyKey = Annotated[
 
 @router.post(
     "",
-    operation_id="createJob",
     summary="Submit a training job and reserve its budget",
-    status_code=status.HTTP_202_ACCEPTED,
-    responses={
-        **ok(202, "Accepted; the job exists.", headers=("Location", "Retry-After"), made="job_id"),
-        **_SUBMISSION,
-    },
+    responses=ok(202, "Accepted; the job exists.", *_SUBMISSION, headers=("Location", "Retry-After"), made="job_id"),
 )
 def create_job(
     request: Annotated[TrainingRequest, Body(openapi_examples=examples.REQUESTS)],
@@ -76,12 +62,7 @@ def create_job(
     return _submitted(services, key, response, request, idempotency_key)
 
 
-@router.get(
-    "",
-    operation_id="listJobs",
-    summary="List jobs, newest first",
-    responses=ok(200, "A page of the list."),
-)
+@router.get("", summary="List jobs, newest first", responses=ok(200, "A page of the list."))
 def list_jobs(
     services: ServicesDep,
     key: Caller,
@@ -106,7 +87,6 @@ def list_jobs(
 
 @router.get(
     "/{job_id}",
-    operation_id="getJob",
     summary="Read a job's state, progress and spending",
     responses=ok(200, "The job.", headers=("Retry-After",)),
 )
@@ -118,12 +98,7 @@ def get_job(job_id: ObjectId, services: ServicesDep, key: Caller, response: Resp
     return _read_job(services, key, job)
 
 
-@router.patch(
-    "/{job_id}",
-    operation_id="updateJob",
-    summary="Name, tag and annotate a job",
-    responses=ok(200, "The job as it is now."),
-)
+@router.patch("/{job_id}", summary="Name, tag and annotate a job", responses=ok(200, "The job as it is now."))
 def update_job(
     job_id: ObjectId,
     changes: Annotated[JobChanges, Body(openapi_examples=examples.LABELS)],
@@ -136,13 +111,8 @@ def update_job(
 
 @router.post(
     "/{job_id}:cancel",
-    operation_id="cancelJob",
     summary="Stop a job between two steps",
-    status_code=status.HTTP_202_ACCEPTED,
-    responses={
-        **ok(202, "A queued job is cancelled; a running one stops before its next step."),
-        **problems("state-conflict"),
-    },
+    responses=ok(202, "A queued job is cancelled; a running one stops before its next step.", "state-conflict"),
 )
 def cancel_job(job_id: ObjectId, services: ServicesDep, key: Caller) -> JobRead:
     """Its charges stay charged; the rest of its reservation returns when it has stopped."""
@@ -151,13 +121,8 @@ def cancel_job(job_id: ObjectId, services: ServicesDep, key: Caller) -> JobRead:
 
 @router.post(
     "/{job_id}:pause",
-    operation_id="pauseJob",
     summary="Pause a job between two steps",
-    status_code=status.HTTP_202_ACCEPTED,
-    responses={
-        **ok(202, "A queued job is paused; a running one stops before its next step."),
-        **problems("state-conflict"),
-    },
+    responses=ok(202, "A queued job is paused; a running one stops before its next step.", "state-conflict"),
 )
 def pause_job(job_id: ObjectId, services: ServicesDep, key: Caller) -> JobRead:
     """Reservation, checkpoint and released sums stay; ε does not depend on how often a job was paused."""
@@ -166,10 +131,8 @@ def pause_job(job_id: ObjectId, services: ServicesDep, key: Caller) -> JobRead:
 
 @router.post(
     "/{job_id}:resume",
-    operation_id="resumeJob",
     summary="Resume a paused job",
-    status_code=status.HTTP_202_ACCEPTED,
-    responses={**ok(202, "It waits for a worker again."), **problems("state-conflict")},
+    responses=ok(202, "It waits for a worker again.", "state-conflict"),
 )
 def resume_job(job_id: ObjectId, services: ServicesDep, key: Caller) -> JobRead:
     """Noisy sums that were drawn are replayed, not drawn again. A pause that has not begun yet is called off."""
@@ -180,9 +143,8 @@ def resume_job(job_id: ObjectId, services: ServicesDep, key: Caller) -> JobRead:
 
 @router.post(
     "/{job_id}:release",
-    operation_id="releaseJob",
     summary="Release a result that waits for a second person",
-    responses={**ok(200, "The job as it is now."), **problems("state-conflict")},
+    responses=ok(200, "The job as it is now.", "state-conflict"),
 )
 def release_job(
     job_id: ObjectId,
@@ -201,9 +163,8 @@ def release_job(
 
 @router.post(
     "/{job_id}:withhold",
-    operation_id="withholdJob",
     summary="Withhold a result from everybody",
-    responses={**ok(200, "The job as it is now."), **problems("state-conflict")},
+    responses=ok(200, "The job as it is now.", "state-conflict"),
 )
 def withhold_job(
     job_id: ObjectId,
@@ -219,13 +180,10 @@ def withhold_job(
 
 @router.post(
     "/{job_id}:clone",
-    operation_id="cloneJob",
     summary="Submit a job like another one",
-    status_code=status.HTTP_202_ACCEPTED,
-    responses={
-        **ok(202, "Accepted; the new job exists.", headers=("Location", "Retry-After"), made="job_id"),
-        **_SUBMISSION,
-    },
+    responses=ok(
+        202, "Accepted; the new job exists.", *_SUBMISSION, headers=("Location", "Retry-After"), made="job_id"
+    ),
 )
 def clone_job(
     job_id: ObjectId,

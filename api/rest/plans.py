@@ -7,7 +7,7 @@ from fastapi import APIRouter, Body
 from datalens_service.api.deps import Caller, ServicesDep
 from datalens_service.api.http.strictness import StrictRoute
 from datalens_service.api.openapi import examples
-from datalens_service.api.openapi.document import ok, problems
+from datalens_service.api.openapi.document import ok
 from datalens_service.api.schemas.common import PlanRead, PlanRequest
 from datalens_service.services import encoders, pricing
 
@@ -16,20 +16,18 @@ router = APIRouter(prefix="/v1/plans", route_class=StrictRoute, tags=["plans"])
 
 @router.post(
     "",
-    operation_id="createPlan",
     summary="Price a training request without reserving anything",
-    responses={
-        **ok(200, "The cost."),
-        **problems(
-            "invalid-input",
-            "invalid-spec",
-            "invalid-delta",
-            "epsilon-infeasible",
-            "accuracy-unreachable",
-            "not-found",
-            "state-conflict",
-        ),
-    },
+    responses=ok(
+        200,
+        "The cost.",
+        "invalid-input",
+        "invalid-spec",
+        "invalid-delta",
+        "epsilon-infeasible",
+        "accuracy-unreachable",
+        "not-found",
+        "state-conflict",
+    ),
 )
 def create_plan(
     request: Annotated[PlanRequest, Body(openapi_examples=examples.REQUESTS)], services: ServicesDep, key: Caller

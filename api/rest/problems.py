@@ -1,8 +1,6 @@
 """Serves the pages that `type` of a problem points to."""
 
-from __future__ import annotations
-
-from typing import Annotated
+from typing import Annotated, Self
 
 from fastapi import APIRouter, Header, Path, Request, Response
 from fastapi.responses import JSONResponse
@@ -29,13 +27,12 @@ class ProblemTypeRead(BaseModel):
     remedy: str
 
     @classmethod
-    def from_type(cls, problem: ProblemType) -> ProblemTypeRead:
+    def from_type(cls, problem: ProblemType) -> Self:
         return copied(cls, problem, type=problem.uri)
 
 
 @router.get(
     "/{slug}",
-    operation_id="getProblemType",
     summary="Read what a problem means and what to do",
     response_model=ProblemTypeRead,
     responses=ok(200, "The type, as JSON or as a page."),

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 
 from datalens_service.api.deps import Caller, ServicesDep
 from datalens_service.api.http.strictness import StrictRoute
-from datalens_service.api.openapi.document import ok, problems
+from datalens_service.api.openapi.document import ok
 from datalens_service.api.schemas.releases import ImageOriginList, ImageOriginRead
 from datalens_service.store.jobs import released_images
 
@@ -23,9 +23,8 @@ PixelHash = Annotated[
 
 @router.get(
     "",
-    operation_id="listReleasedImages",
     summary="Find the jobs that made a synthetic image",
-    responses={**ok(200, "The jobs, oldest first, at most 100; none proves nothing."), **problems("invalid-input")},
+    responses=ok(200, "The jobs, oldest first, at most 100; none proves nothing.", "invalid-input"),
 )
 def list_released_images(pixel_hash: PixelHash, services: ServicesDep, key: Caller) -> ImageOriginList:
     """Knows the synthetic images that jobs packed, and no private image."""

@@ -2,13 +2,13 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Response, status
+from fastapi import APIRouter, Body, Response
 
 from datalens_service.api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep
 from datalens_service.api.http.middleware import SHARED
 from datalens_service.api.http.strictness import StrictRoute
 from datalens_service.api.openapi import examples
-from datalens_service.api.openapi.document import ok, problems
+from datalens_service.api.openapi.document import ok
 from datalens_service.api.schemas.common import Page
 from datalens_service.api.schemas.releases import (
     ReleaseChanges,
@@ -27,12 +27,7 @@ from datalens_service.store.jobs.released_models import StoredModel
 router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["releases"])
 
 
-@router.get(
-    "/releases",
-    operation_id="listReleases",
-    summary="List releases, newest first",
-    responses=ok(200, "A page of the list."),
-)
+@router.get("/releases", summary="List releases, newest first", responses=ok(200, "A page of the list."))
 def list_releases(services: ServicesDep, key: Caller, limit: Limit = 20, after: After = None) -> Page[ReleaseRead]:
     """Generators and classifiers of all jobs, and imported generators, with what each is and promises."""
     page = released_models.list_models(services.database, key.tenant_id, limit=limit, cursor=after)
@@ -40,12 +35,7 @@ def list_releases(services: ServicesDep, key: Caller, limit: Limit = 20, after: 
     return Page.build(page, map(ReleaseRead.from_release, read))
 
 
-@router.get(
-    "/releases/{release_id}",
-    operation_id="getRelease",
-    summary="Read what a release is and promises",
-    responses=ok(200, "The release."),
-)
+@router.get("/releases/{release_id}", summary="Read what a release is and promises", responses=ok(200, "The release."))
 def get_release(release_id: ObjectId, services: ServicesDep) -> ReleaseRead:
     """Nothing in it is private. The id is that of the generator or classifier."""
     return _read(services, released_models.find(services.database, release_id))
@@ -53,7 +43,6 @@ def get_release(release_id: ObjectId, services: ServicesDep) -> ReleaseRead:
 
 @router.patch(
     "/releases/{release_id}",
-    operation_id="updateRelease",
     summary="Give a release a public title and a licence",
     responses=ok(200, "The release as it is now."),
 )
@@ -69,15 +58,10 @@ def update_release(
 
 @router.post(
     "/releases/{release_id}/links",
-    operation_id="createReleaseLink",
     summary="Make a link of one partner to one release",
-    status_code=status.HTTP_201_CREATED,
-    responses={
-        **ok(201, "The link, whose address is shown only once.", headers=("Location",)),
-        **problems("state-conflict"),
-    },
+    responses=ok(201, "The link, whose address is shown only once.", "state-conflict", headers=("Location",)),
 )
-def create_link(
+def create_release_link(
     release_id: ObjectId,
     request: Annotated[ReleaseLinkCreate, Body(openapi_examples=examples.RELEASE_LINKS)],
     services: ServicesDep,
@@ -99,12 +83,9 @@ def create_link(
 
 
 @router.get(
-    "/releases/{release_id}/links",
-    operation_id="listReleaseLinks",
-    summary="List the links to a release",
-    responses=ok(200, "All links, oldest first."),
+    "/releases/{release_id}/links", summary="List the links to a release", responses=ok(200, "All links, oldest first.")
 )
-def list_links(release_id: ObjectId, services: ServicesDep) -> ReleaseLinkList:
+def list_release_links(release_id: ObjectId, services: ServicesDep) -> ReleaseLinkList:
     """Ended ones stay in the list."""
     used = release_links.find_last_use(services.database, release_id)
     listed = release_links.list_links(services.database, release_id)
@@ -113,22 +94,16 @@ def list_links(release_id: ObjectId, services: ServicesDep) -> ReleaseLinkList:
 
 @router.get(
     "/release-links/{link_id}",
-    operation_id="getReleaseLink",
     summary="Read the stored facts about a link",
     responses=ok(200, "Whom it is for, and until when."),
 )
-def get_link(link_id: ObjectId, services: ServicesDep) -> ReleaseLinkRead:
+def get_release_link(link_id: ObjectId, services: ServicesDep) -> ReleaseLinkRead:
     """Its address is kept nowhere."""
     return ReleaseLinkRead.from_link(release_links.get(services.database, link_id))
 
 
-@router.delete(
-    "/release-links/{link_id}",
-    operation_id="revokeReleaseLink",
-    summary="Revoke a link",
-    responses=ok(200, "The link no longer works."),
-)
-def revoke_link(link_id: ObjectId, services: ServicesDep) -> ReleaseLinkRead:
+@router.delete("/release-links/{link_id}", summary="Revoke a link", responses=ok(200, "The link no longer works."))
+def revoke_release_link(link_id: ObjectId, services: ServicesDep) -> ReleaseLinkRead:
     """It ends at once. What was downloaded by it stays where it is. Repeatable."""
     return ReleaseLinkRead.from_link(release_links.revoke(services.database, link_id))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import anyio.to_thread
-from fastapi import APIRouter, Depends, Header, Request, Response, status
+from fastapi import APIRouter, Depends, Header, Request, Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -44,10 +44,8 @@ Caller = Annotated[ApiKey, Depends(caller)]
 
 @router.options(
     "",
-    operation_id="getUploadOptions",
     summary="Ask what the service offers for uploads",
-    status_code=status.HTTP_204_NO_CONTENT,
-    responses={204: {"description": "The headers name version, extensions, largest length and checksums."}},
+    responses=ok(204, "The headers name version, extensions, largest length and checksums."),
 )
 def get_upload_options(services: ServicesDep, _caller: Caller) -> Response:
     """A tus client asks this first."""
@@ -61,20 +59,18 @@ def get_upload_options(services: ServicesDep, _caller: Caller) -> Response:
 
 @router.post(
     "",
-    operation_id="createUpload",
     summary="Announce a file that will come in chunks",
-    status_code=status.HTTP_201_CREATED,
-    responses={
-        **ok(201, "The upload, still empty.", headers=("Location", *_PROGRESS)),
-        **problems(
-            "invalid-input",
-            "dataset-invalid",
-            "payload-too-large",
-            "upload-protocol",
-            "insufficient-storage",
-            "quota-exceeded",
-        ),
-    },
+    responses=ok(
+        201,
+        "The upload, still empty.",
+        "invalid-input",
+        "dataset-invalid",
+        "payload-too-large",
+        "upload-protocol",
+        "insufficient-storage",
+        "quota-exceeded",
+        headers=("Location", *_PROGRESS),
+    ),
 )
 def create_upload(
     services: ServicesDep,
@@ -110,10 +106,9 @@ def create_upload(
 
 @router.head(
     "/{upload_id}",
-    operation_id="getUploadOffset",
     summary="Ask how much of an upload has arrived",
     response_class=Response,
-    responses={**ok(200, "The headers say it.", headers=_PROGRESS), **problems("upload-protocol")},
+    responses=ok(200, "The headers say it.", "upload-protocol", headers=_PROGRESS),
 )
 def get_upload_offset(upload_id: ObjectId, services: ServicesDep, _caller: Caller, version: Version = None) -> Response:
     """A client asks this after an interruption."""
@@ -122,12 +117,7 @@ def get_upload_offset(upload_id: ObjectId, services: ServicesDep, _caller: Calle
     return Response(headers={**tus.build_headers(upload), **build_metadata(upload.name)})
 
 
-@router.get(
-    "/{upload_id}",
-    operation_id="getUpload",
-    summary="Read an upload",
-    responses=ok(200, "The upload."),
-)
+@router.get("/{upload_id}", summary="Read an upload", responses=ok(200, "The upload."))
 def get_upload(upload_id: ObjectId, services: ServicesDep, _caller: Caller) -> UploadRead:
     """The same as JSON."""
     return UploadRead.from_upload(upload_sessions.get(services.database, upload_id))
@@ -135,25 +125,23 @@ def get_upload(upload_id: ObjectId, services: ServicesDep, _caller: Caller) -> U
 
 @router.patch(
     "/{upload_id}",
-    operation_id="appendToUpload",
     summary="Send the next chunk of a file",
-    status_code=status.HTTP_204_NO_CONTENT,
     openapi_extra=_BODY,
-    responses={
-        **ok(204, "The chunk is on the disk.", headers=_PROGRESS),
-        **problems(
-            "invalid-input",
-            "malformed-request",
-            "request-timeout",
-            "upload-offset-mismatch",
-            "upload-locked",
-            "checksum-mismatch",
-            "upload-protocol",
-            "payload-too-large",
-            "unsupported-media-type",
-            "insufficient-storage",
-        ),
-    },
+    responses=ok(
+        204,
+        "The chunk is on the disk.",
+        "invalid-input",
+        "malformed-request",
+        "request-timeout",
+        "upload-offset-mismatch",
+        "upload-locked",
+        "checksum-mismatch",
+        "upload-protocol",
+        "payload-too-large",
+        "unsupported-media-type",
+        "insufficient-storage",
+        headers=_PROGRESS,
+    ),
 )
 async def append_to_upload(
     upload_id: ObjectId,
@@ -185,10 +173,8 @@ async def append_to_upload(
 
 @router.delete(
     "/{upload_id}",
-    operation_id="deleteUpload",
     summary="Give an upload up",
-    status_code=status.HTTP_204_NO_CONTENT,
-    responses={204: {"description": "What had arrived is gone."}, **problems("upload-locked", "upload-protocol")},
+    responses=ok(204, "What had arrived is gone.", "upload-locked", "upload-protocol"),
 )
 def delete_upload(upload_id: ObjectId, services: ServicesDep, _caller: Caller, version: Version = None) -> Response:
     """Datasets that were made from it stay."""

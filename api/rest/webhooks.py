@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Response, status
+from fastapi import APIRouter, Body, Response
 
 from datalens_service.adapters.webhook_sender import check_target
 from datalens_service.api.deps import After, Caller, Limit, ObjectId, ServicesDep
@@ -23,13 +23,7 @@ from datalens_service.store.access import webhooks
 router = APIRouter(prefix="/v1/webhooks", route_class=StrictRoute, tags=["webhooks"])
 
 
-@router.post(
-    "",
-    operation_id="createWebhook",
-    summary="Create a webhook",
-    status_code=status.HTTP_201_CREATED,
-    responses=ok(201, "The webhook and its secret.", headers=("Location",)),
-)
+@router.post("", summary="Create a webhook", responses=ok(201, "The webhook and its secret.", headers=("Location",)))
 def create_webhook(
     request: Annotated[WebhookCreate, Body(openapi_examples=examples.WEBHOOKS)],
     services: ServicesDep,
@@ -43,12 +37,7 @@ def create_webhook(
     return WebhookCreated(webhook=WebhookRead.from_webhook(hook), secret=secret)
 
 
-@router.get(
-    "",
-    operation_id="listWebhooks",
-    summary="List webhooks",
-    responses=ok(200, "All webhooks of the tenant."),
-)
+@router.get("", summary="List webhooks", responses=ok(200, "All webhooks of the tenant."))
 def list_webhooks(services: ServicesDep, key: Caller) -> WebhookList:
     """The list begins with the oldest."""
     return WebhookList(
@@ -56,23 +45,13 @@ def list_webhooks(services: ServicesDep, key: Caller) -> WebhookList:
     )
 
 
-@router.get(
-    "/{webhook_id}",
-    operation_id="getWebhook",
-    summary="Read a webhook",
-    responses=ok(200, "The webhook."),
-)
+@router.get("/{webhook_id}", summary="Read a webhook", responses=ok(200, "The webhook."))
 def get_webhook(webhook_id: ObjectId, services: ServicesDep) -> WebhookRead:
     """The answer leaves out its secret."""
     return WebhookRead.from_webhook(webhooks.get(services.database, webhook_id))
 
 
-@router.patch(
-    "/{webhook_id}",
-    operation_id="updateWebhook",
-    summary="Change a webhook",
-    responses=ok(200, "The webhook as it is now."),
-)
+@router.patch("/{webhook_id}", summary="Change a webhook", responses=ok(200, "The webhook as it is now."))
 def update_webhook(
     webhook_id: ObjectId,
     request: Annotated[WebhookChange, Body(openapi_examples=examples.WEBHOOK_CHANGES)],
@@ -87,11 +66,7 @@ def update_webhook(
 
 
 @router.delete(
-    "/{webhook_id}",
-    operation_id="deleteWebhook",
-    summary="Remove a webhook",
-    status_code=status.HTTP_204_NO_CONTENT,
-    responses={204: {"description": "The webhook and its messages were deleted."}},
+    "/{webhook_id}", summary="Remove a webhook", responses=ok(204, "The webhook and its messages were deleted.")
 )
 def delete_webhook(webhook_id: ObjectId, services: ServicesDep) -> None:
     """Its pending messages are deleted with it."""
@@ -100,9 +75,7 @@ def delete_webhook(webhook_id: ObjectId, services: ServicesDep) -> None:
 
 @router.post(
     "/{webhook_id}:test",
-    operation_id="testWebhook",
     summary="Send a test message",
-    status_code=status.HTTP_202_ACCEPTED,
     responses=ok(202, "The message; its delivery states the outcome."),
 )
 def test_webhook(webhook_id: ObjectId, services: ServicesDep) -> DeliveryRead:
@@ -111,24 +84,18 @@ def test_webhook(webhook_id: ObjectId, services: ServicesDep) -> DeliveryRead:
 
 
 @router.post(
-    "/{webhook_id}:rotate-secret",
-    operation_id="rotateWebhookSecret",
-    summary="Replace the secret",
-    responses=ok(200, "The webhook and its new secret."),
+    "/{webhook_id}:rotate-secret", summary="Replace the secret", responses=ok(200, "The webhook and its new secret.")
 )
-def rotate_secret(webhook_id: ObjectId, services: ServicesDep) -> WebhookCreated:
+def rotate_webhook_secret(webhook_id: ObjectId, services: ServicesDep) -> WebhookCreated:
     """The new secret signs at once, pending messages as well: receivers that know only the old one refuse them."""
     hook, secret = webhooks.rotate_secret(services.database, webhook_id)
     return WebhookCreated(webhook=WebhookRead.from_webhook(hook), secret=secret)
 
 
 @router.get(
-    "/{webhook_id}/deliveries",
-    operation_id="listWebhookDeliveries",
-    summary="List deliveries",
-    responses=ok(200, "A page of the list, newest first."),
+    "/{webhook_id}/deliveries", summary="List deliveries", responses=ok(200, "A page of the list, newest first.")
 )
-def list_deliveries(
+def list_webhook_deliveries(
     webhook_id: ObjectId, services: ServicesDep, limit: Limit = 20, after: After = None
 ) -> Page[DeliveryRead]:
     """Attempts, the last status, and when it is tried again."""
@@ -138,11 +105,9 @@ def list_deliveries(
 
 @router.post(
     "/{webhook_id}/deliveries/{delivery_id}:redeliver",
-    operation_id="redeliverWebhookDelivery",
     summary="Send a message once more",
-    status_code=status.HTTP_202_ACCEPTED,
     responses=ok(202, "It is sent again, under the same id."),
 )
-def redeliver(webhook_id: ObjectId, delivery_id: ObjectId, services: ServicesDep) -> DeliveryRead:
+def redeliver_webhook_delivery(webhook_id: ObjectId, delivery_id: ObjectId, services: ServicesDep) -> DeliveryRead:
     """Whatever the state of the delivery."""
     return DeliveryRead.from_delivery(webhooks.redeliver(services.database, webhook_id, delivery_id))

@@ -33,7 +33,6 @@ class RetentionDays(Strict):
     )
 
     def policy(self) -> Retention:
-        """Return the policy to the store."""
         return copied(Retention, self)
 
     @classmethod
@@ -78,7 +77,6 @@ class QuotasChange(Strict):
     requests_per_minute: Integer | None = Field(default=None, ge=1, le=LARGEST_UNITS, description="Of all keys.")
 
     def quotas(self) -> Quotas:
-        """Return them to the store."""
         return copied(Quotas, self)
 
 

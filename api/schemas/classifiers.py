@@ -46,7 +46,6 @@ class ClassifierLinks(BaseModel):
 
     @classmethod
     def from_model(cls, classifier: StoredModel) -> Self:
-        """Links of a classifier."""
         base, job = f"/v1/classifiers/{classifier.id}", f"/v1/jobs/{classifier.job_id}"
         return cls(
             self_=base,

@@ -23,7 +23,7 @@ from datalens_service.services.pricing import PricedRequest
 from datalens_service.spec import PlanSummary, TrainingSpec
 from datalens_service.store import paging
 from datalens_service.store.datasets.datasets import DatasetState
-from datalens_service.store.datasets.validations import Joined
+from datalens_service.store.datasets.uploads import Joined
 from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.ledger.account_summary import AccountFigures, AccountSummary
 from datalens_service.store.schema.tables import DEFAULT_PRIORITY
@@ -60,7 +60,7 @@ class BudgetRead(AccountFigures):
 
     mu_spent: Stated = Field(description="μ of the Gaussian trade-off curve of everything released, rounded up.")
     units: Units
-    frozen_reason: str | None = Field(description="Why nothing can be spent: the account failed its audit.")
+    frozen_reason: str | None = Field(description="Why nothing can be spent: the account failed its check.")
 
     @property
     def way_out(self) -> str:

@@ -19,7 +19,7 @@ from datalens_service.services.dataset_declaration import IDENTIFIER, BudgetForm
 from datalens_service.services.upload_reports import ClassReview
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.datasets.upload_sessions import PartialUpload
-from datalens_service.store.datasets.validations import Joined, Validation
+from datalens_service.store.datasets.uploads import Joined, StoredUpload
 from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.ledger.account_summary import AccountSummary
 
@@ -52,7 +52,6 @@ class DatasetRequest(DatasetForm):
 
     @property
     def form(self) -> DatasetForm:
-        """The rest of it."""
         return DatasetForm.model_validate(self.model_dump(exclude={"upload_id"}))
 
 
@@ -86,9 +85,9 @@ class UploadedDataset(DatasetRead):
     review: ClassReview | None = Field(default=None, description=_REVIEW)
 
     @classmethod
-    def from_validation(cls, upload: DatasetView, statement: AccountSummary | None, validation: Validation) -> Self:
+    def from_upload(cls, upload: DatasetView, statement: AccountSummary | None, validation: StoredUpload) -> Self:
         """Return what the owner sees of an upload; `statement` of one that is ready."""
-        found = ValidationRead.from_validation(validation)
+        found = ValidationRead.from_upload(validation)
         shown = cls.from_view(upload, statement, found.joined)
         return shown.model_copy(update={"notices": found.notices, "review": found.review})
 
@@ -112,7 +111,7 @@ class ValidationRead(BaseModel):
     checked: int = Field(default=0, description="Files that were looked at.")
 
     @classmethod
-    def from_validation(cls, validation: Validation) -> Self:
+    def from_upload(cls, validation: StoredUpload) -> Self:
         report = {} if validation.report is None else validation.report.for_owner()
         return copied(cls, validation, **spoken(report))
 

@@ -100,7 +100,6 @@ class ReleaseLinks(BaseModel):
 
     @classmethod
     def from_release(cls, release: Release) -> Self:
-        """Links of a release."""
         base, job = f"/v1/releases/{release.id}", f"/v1/jobs/{release.job_id}" if release.job_id else None
         archive = "classifier.zip" if release.kind == CLASSIFIER else "dataset"
         return cls(
@@ -219,7 +218,6 @@ class GeneratorLinks(BaseModel):
 
     @classmethod
     def from_model(cls, generator: StoredModel) -> Self:
-        """Links of a generator."""
         base = f"/v1/generators/{generator.id}"
         job = f"/v1/jobs/{generator.job_id}" if generator.job_id else None
         return cls(self_=base, file=f"{base}/file", samples=f"{base}/samples", job=job)

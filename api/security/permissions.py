@@ -186,7 +186,6 @@ RULES: Final[dict[str, Rule]] = {
 
 
 def find_rule(operation: str | None) -> Rule:
-    """Return the permission that an operation needs."""
     return RULES.get(operation or "", _UNKNOWN)
 
 

@@ -102,8 +102,7 @@ ImagesUploadDep = Annotated[
 GeneratorUploadDep = Annotated[ReceivedFile[GeneratorForm], Depends(_build_receiver(GeneratorForm), scope="function")]
 EncoderUploadDep = Annotated[ReceivedFile[EncoderForm], Depends(_build_receiver(EncoderForm), scope="function")]
 UploadDep = Annotated[
-    ReceivedFile[DatasetForm] | DatasetRequest,
-    Depends(_build_receiver(DatasetForm, DatasetRequest), scope="function"),
+    ReceivedFile[DatasetForm] | DatasetRequest, Depends(_build_receiver(DatasetForm, DatasetRequest), scope="function")
 ]
 
 

@@ -22,11 +22,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from datalens_service.api.addresses import inner_path
 from datalens_service.api.http.middleware import Middleware
-from datalens_service.base.errors import (
-    ChecksumMismatch,
-    ProtocolMismatch,
-    UploadLocked,
-)
+from datalens_service.base.errors import ChecksumMismatch, ProtocolMismatch, UploadLocked
 from datalens_service.store import disk
 from datalens_service.store.datasets.upload_sessions import PartialUpload
 

@@ -34,10 +34,7 @@ _CAUSES: Final = (
     ("OutOfMemoryError", "Redis is full and takes no messages; raise its maxmemory, or free some of it."),
     ("MISCONF", "Redis takes no messages, since it cannot write to its disk; free or mend that disk."),
     ("ReadOnlyError", "Redis is a replica, which takes no messages; name its primary in the URL."),
-    (
-        "AuthenticationError",
-        "Redis refuses the password of ⟦DATALENS_BROKER_URL⟧; correct it.",
-    ),
+    ("AuthenticationError", "Redis refuses the password of ⟦DATALENS_BROKER_URL⟧; correct it."),
     ("NoPermissionError", "The user of ⟦DATALENS_BROKER_URL⟧ may not write to Redis; grant it all keys."),
     ("BusyLoadingError", "Redis is starting and reads its data; wait until it has done so."),
 )

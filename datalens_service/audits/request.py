@@ -1,8 +1,6 @@
 """The request for an audit: the one model of REST body, job row and client."""
 
-from __future__ import annotations
-
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -55,7 +53,6 @@ class InversionEffort(Frozen):
     restarts: Integer = Field(default=2, ge=1, le=8, description="Random starts, of which the best wins.")
 
     def settings(self, seed: int) -> InversionSettings:
-        """Return the settings of the search, with its seed."""
         return InversionSettings(iterations=self.iterations, restarts=self.restarts, seed=seed)
 
 
@@ -81,19 +78,17 @@ class AuditRequest(Frozen):
     )
 
     @model_validator(mode="after")
-    def _names_each_once(self) -> AuditRequest:
+    def _names_each_once(self) -> Self:
         if len(set(self.attacks)) < len(self.attacks):
             raise ValueError(speak(f"Name each attack once in ⟦audit.attacks⟧, among {', '.join(ATTACKS)}."))
         return self
 
     @property
     def device(self) -> Device:
-        """Return the device that it computes on."""
         return self.target.spec.device if isinstance(self.target, RehearsedMethod) else Device.AUTO
 
     @property
     def inverts(self) -> bool:
-        """Tell whether gradients are inverted."""
         return INVERSION in self.attacks
 
     @property
@@ -103,9 +98,5 @@ class AuditRequest(Frozen):
         if not attacks:
             return None
         return AuditSettings(
-            attacks=attacks,
-            references=self.references,
-            candidates=self.candidates,
-            groups=self.groups,
-            seed=self.seed,
+            attacks=attacks, references=self.references, candidates=self.candidates, groups=self.groups, seed=self.seed
         )

@@ -4,8 +4,6 @@ Whatever leaves for others (reports, cards, events, messages, metrics) is built 
 declared public is not in it, nor in anything that is made of it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 What it finds depends on the machine and on other programs alone, so anybody may read it.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

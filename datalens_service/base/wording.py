@@ -180,11 +180,7 @@ TERMS: Final[dict[str, Term]] = {
         "install the version of `datalens` that the service has",
     ),
     "ask_anew": Term("choose another Idempotency-Key", "reload the page and repeat it", "repeat the command"),
-    "send_form": Term(
-        "send it again as multipart/form-data (curl: -F)",
-        "send the file again",
-        "repeat the command",
-    ),
+    "send_form": Term("send it again as multipart/form-data (curl: -F)", "send the file again", "repeat the command"),
     "send_as_described": Term(
         "send it as the API description says; curl and the Python client do",
         "reload the page and repeat it",

@@ -85,11 +85,7 @@ Delta = Annotated[
     float | None, _of_spec("--delta", parser=parse_number, help="δ; left out, min(1e-5, n^-1.1). Must be below 1/n.")
 ]
 MethodName = Annotated[
-    str | None,
-    _of_spec(
-        "--method",
-        help="Method, with what each releases; docs/methods.md says more.\n\n{methods}",
-    ),
+    str | None, _of_spec("--method", help="Method, with what each releases; docs/methods.md says more.\n\n{methods}")
 ]
 PresetName = Annotated[
     str | None,
@@ -287,8 +283,7 @@ IgnoreGroups = Annotated[
 AllowIdentifyingClasses = Annotated[
     bool,
     typer.Option(
-        "--allow-identifying-classes",
-        help="Publish class names although they look like names or numbers of persons.",
+        "--allow-identifying-classes", help="Publish class names although they look like names or numbers of persons."
     ),
 ]
 SkipUnreadable = Annotated[

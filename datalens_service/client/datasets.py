@@ -122,10 +122,7 @@ class DatasetOperations:
                 was declared with the upload.
         """
         budget = {"epsilon": epsilon, "delta": delta, "shares_budget_with": shares_budget_with}
-        options = {
-            "json": requests.drop_unset({"confirm_classes": True, **budget}),
-            "timeout": requests.UPLOAD_SECONDS,
-        }
+        options = {"json": requests.drop_unset({"confirm_classes": True, **budget}), "timeout": requests.UPLOAD_SECONDS}
         return self._transport.send("POST", f"/v1/datasets/{dataset_id}:confirm", UploadedDataset, options)
 
     def upload_encoder(self, path: Path) -> dict[str, Any]:

@@ -195,12 +195,7 @@ class JobOperations:
         return self._send("POST", f"/v1/jobs/{job_id}:resume")
 
     def wait(
-        self,
-        job: Job | str,
-        on_progress: OnProgress | None = None,
-        *,
-        interval: float = 1.0,
-        patience: float = 30.0,
+        self, job: Job | str, on_progress: OnProgress | None = None, *, interval: float = 1.0, patience: float = 30.0
     ) -> JobHandle:
         """Follow a job until it ends, however it ends: look at `state`.
 

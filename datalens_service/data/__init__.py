@@ -30,17 +30,6 @@ __getattr__ = load_names(
 )
 
 __all__ = [
-    "DEFAULT_LIMITS",
-    "READERS",
-    "ClassNames",
-    "Limits",
-    "Reader",
-    "ReadingChoices",
-    "UnitDeclaration",
-    "Upload",
-    "detect",
-    "read_source",
-    "read_upload",
-    "read_with_notices",
-    "recognised",
-]
+    "DEFAULT_LIMITS", "READERS", "ClassNames", "Limits", "Reader", "ReadingChoices", "UnitDeclaration", "Upload",
+    "detect", "read_source", "read_upload", "read_with_notices", "recognised",
+]  # fmt: skip

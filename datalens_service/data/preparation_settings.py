@@ -12,12 +12,7 @@ SizeText = Annotated[
     str,
     BeforeValidator(lambda value: str(parse_size(value))),
     WithJsonSchema(
-        {
-            "type": ["string", "integer"],
-            "pattern": f"^{PATTERN}$",
-            "minimum": MINIMUM_SIDE,
-            "maximum": MAXIMUM_SIDE,
-        }
+        {"type": ["string", "integer"], "pattern": f"^{PATTERN}$", "minimum": MINIMUM_SIDE, "maximum": MAXIMUM_SIDE}
     ),
 ]
 """A size in a request, in the shortest notation."""

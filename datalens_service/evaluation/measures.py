@@ -1,12 +1,10 @@
 """Measured numbers, each with its meaning, its basis and its audience."""
 
-from __future__ import annotations
-
 import math
 import operator
 import statistics
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Self
 
 from pydantic import Field, field_validator, model_validator
 from scipy.special import stdtrit
@@ -72,7 +70,7 @@ class Measure(Finite):
         return name
 
     @model_validator(mode="after")
-    def _private_is_for_the_owner(self) -> Measure:
+    def _private_is_for_the_owner(self) -> Self:
         if self.status == "private" and self.audience != "owner":
             raise ValueError("a private measure is for the owner only")
         if METRICS[self.name].reads == "training" and (self.audience, self.status) != OWNER_ONLY:
@@ -135,7 +133,7 @@ class ConfusionTable(Frozen):
     reference: str = Field(description="What the images are.")
 
     @model_validator(mode="after")
-    def _square(self) -> ConfusionTable:
+    def _square(self) -> Self:
         size = len(self.class_names)
         if len(self.counts) != size or any(len(row) != size for row in self.counts):
             raise ValueError("a confusion table has a row and a column for each class")

@@ -26,12 +26,7 @@ from datalens_service.report.attacks import AttackFinding
 from datalens_service.report.build import JournalFacts, MethodFacts, Report
 from datalens_service.report.disclosures import Recomputation
 from datalens_service.report.document import Product
-from datalens_service.report.privacy_statement import (
-    Lifetime,
-    PrivacyStatement,
-    first_releases,
-    privacy_statement,
-)
+from datalens_service.report.privacy_statement import Lifetime, PrivacyStatement, first_releases, privacy_statement
 from datalens_service.report.result_wording import PUBLIC_IMAGES
 from datalens_service.services.audits import about_job, describe
 from datalens_service.spec import TrainingSpec

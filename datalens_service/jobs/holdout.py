@@ -50,12 +50,7 @@ def open_holdout(database: Database, settings: Settings, job_id: str, dataset_id
 
 
 def holdout_accuracy(
-    database: Database,
-    lease: Lease,
-    model: ReleasedModel,
-    holdout: Upload,
-    settings: EvaluationSettings,
-    device: str,
+    database: Database, lease: Lease, model: ReleasedModel, holdout: Upload, settings: EvaluationSettings, device: str
 ) -> Measure:
     """Charge for the accuracy on the hold-out, and release it with noise: of classifier A, or of a released classifier.
 

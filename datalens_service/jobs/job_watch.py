@@ -6,12 +6,10 @@ every ten seconds         progress is published, whenever the steps may end
 three times per lease     the lease is renewed; the process ends with a lease that was lost
 """
 
-from __future__ import annotations
-
 import os
 import threading
 import time
-from typing import Final
+from typing import Final, Self
 
 import structlog
 from sqlalchemy.orm import Session
@@ -83,7 +81,7 @@ class JobWatch:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watch", daemon=True)
 
-    def __enter__(self) -> JobWatch:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

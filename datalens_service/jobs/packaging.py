@@ -63,7 +63,6 @@ def _store(artifacts: ArtifactStore, lease: Lease, phase: Phase, files: list[Job
 
 
 def _tell_paid(observe: Observer, phase: Phase, done: int, length: int, whole: int, share: float) -> None:
-    """Observe that a share of one file is made."""
     _observe_paid(observe, phase, done + math.floor(share * length), whole)
 
 

@@ -5,8 +5,6 @@ generated image; here cells are public, and a unit of several records has no mor
 Claim, proof and tests: docs/mechanisms/cell_votes.md.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import ClassVar, Final, Literal, NamedTuple, final
 

@@ -119,7 +119,6 @@ class UnitVault:
                 raise WallBroken("A contribution has one row for every unit.")
 
     def _of(self, batch: Booleans | None) -> tuple[UnitRows, UnitIds]:
-        """Return copies of the records of a batch, and its units."""
         import torch
 
         source = self._source.rows()

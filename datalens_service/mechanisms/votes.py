@@ -280,7 +280,6 @@ class VoteParameters(BaseModel, ABC):
     mechanism: ClassVar[type[VoteMechanism]]
 
     def build(self, common: dict[str, Any]) -> VoteMechanism:
-        """Build the mechanism with these parameters and the common ones."""
         return self.mechanism.model_validate(common | self.model_dump())
 
     def check(self, dimensions: int) -> None:

@@ -4,8 +4,6 @@ It alone has account, noise, steps, replay of stored sums, the branch of a plan 
 its frame: an error there never reaches the script, which is closed.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final

@@ -46,7 +46,7 @@ class WorkingMemory(NamedTuple):
         return self.gib * 2**30 + self.bytes_per_number * schema.dimensions
 
 
-# Read off `python -m benchmarks.memory` and `python -m benchmarks.images`.
+# Read off `python -m benchmarks.memory`, and `benchmarks.images` of commit 31652610.
 NEXT_TO_NONE: Final = WorkingMemory(0.0, 0.0)
 SMALL_NETWORKS: Final = WorkingMemory(0.2, 8e4)
 SAMPLES_AND_NETWORKS: Final = WorkingMemory(0.4, 1.7e5)

@@ -6,8 +6,6 @@ that does not keep it is not loaded. It finds mistakes, but stops nobody who mea
 (docs/mechanisms/wall.md).
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 import importlib.util
@@ -20,86 +18,28 @@ from typing import Final
 
 PRODUCT: Final = "datalens_service"
 
-LIBRARIES: Final = frozenset(
-    {
-        "__future__",
-        "abc",
-        "bisect",
-        "collections",
-        "copy",
-        "dataclasses",
-        "enum",
-        "fractions",
-        "functools",
-        "hashlib",
-        "heapq",
-        "itertools",
-        "json",
-        "math",
-        "numbers",
-        "operator",
-        "statistics",
-        "string",
-        "typing",
-        "numpy",
-        "pydantic",
-        "scipy",
-        "torch",
-    }
-)
+LIBRARIES: Final = frozenset({
+    "__future__", "abc", "bisect", "collections", "copy", "dataclasses", "enum", "fractions", "functools", "hashlib",
+    "heapq", "itertools", "json", "math", "numbers", "operator", "statistics", "string", "typing", "numpy", "pydantic",
+    "scipy", "torch",
+})  # fmt: skip
 """Libraries that a method may import, apart from names that lead around the wall."""
 
-_PARTS_OF_LIBRARIES: Final = frozenset(
-    {
-        "collections.abc",
-        "numpy.fft",
-        "numpy.linalg",
-        "numpy.polynomial",
-        "numpy.random",
-        "numpy.typing",
-        "scipy.cluster",
-        "scipy.fft",
-        "scipy.integrate",
-        "scipy.interpolate",
-        "scipy.linalg",
-        "scipy.ndimage",
-        "scipy.optimize",
-        "scipy.signal",
-        "scipy.sparse",
-        "scipy.spatial",
-        "scipy.special",
-        "scipy.stats",
-        "torch.autograd",
-        "torch.cuda",
-        "torch.fft",
-        "torch.func",
-        "torch.linalg",
-        "torch.nn",
-        "torch.optim",
-        "torch.random",
-        "torch.special",
-    }
-)
+_PARTS_OF_LIBRARIES: Final = frozenset({
+    "collections.abc", "numpy.fft", "numpy.linalg", "numpy.polynomial", "numpy.random", "numpy.typing", "scipy.cluster",
+    "scipy.fft", "scipy.integrate", "scipy.interpolate", "scipy.linalg", "scipy.ndimage", "scipy.optimize",
+    "scipy.signal", "scipy.sparse", "scipy.spatial", "scipy.special", "scipy.stats", "torch.autograd", "torch.cuda",
+    "torch.fft", "torch.func", "torch.linalg", "torch.nn", "torch.optim", "torch.random", "torch.special",
+})  # fmt: skip
 """Their modules that compute: others read files, compile, measure times or set what all share."""
 _WITH_ALL_THEIR_PARTS: Final = ("torch.nn.", "torch.optim.", "scipy.cluster.", "scipy.sparse.", "scipy.spatial.")
 _OF_NUMPY_RANDOM: Final = frozenset({"default_rng", "Generator", "SeedSequence", "PCG64", "Philox"})
 """Generators of a method's own: other names are those of the one that all share."""
 
-_ROOMS: Final = frozenset(
-    {
-        "base.errors",
-        "base.fields",
-        "base.parsing",
-        "base.process_group",
-        "base.progress",
-        "base.wording",
-        "data",
-        "mechanisms",
-        "methods",
-        "models",
-        "privacy",
-    }
-)
+_ROOMS: Final = frozenset({
+    "base.errors", "base.fields", "base.parsing", "base.process_group", "base.progress", "base.wording", "data",
+    "mechanisms", "methods", "models", "privacy",
+})  # fmt: skip
 """Rooms of this product that a method may import from, and modules of its base."""
 _OF_THE_DRIVER: Final = frozenset(
     f"{PRODUCT}.{name}"
@@ -112,80 +52,20 @@ _OF_THE_DRIVER: Final = frozenset(
         "privacy.budget",
     )
 )
-_NAMES_OF_THE_DRIVER: Final = frozenset(
-    {
-        "Account",
-        "NoiseSource",
-        "Vault",
-        "UnitVault",
-        "ShardVault",
-        "TeacherVault",
-        "TeachersApart",
-        "Vaults",
-        "read_only",
-    }
-)
+_NAMES_OF_THE_DRIVER: Final = frozenset({
+    "Account", "NoiseSource", "Vault", "UnitVault", "ShardVault", "TeacherVault", "TeachersApart", "Vaults",
+    "read_only",
+})  # fmt: skip
 _PUBLIC_DATA: Final = frozenset({"Schema", "Images", "Labels", "ShardBatch", "MAXIMUM_SIDE", "MAXIMUM_CLASSES"})
 """Names of `data`, none of which reads records."""
 
-_COMPUTING: Final = frozenset(
-    {
-        "abs",
-        "all",
-        "any",
-        "bin",
-        "bool",
-        "bytearray",
-        "bytes",
-        "callable",
-        "chr",
-        "classmethod",
-        "complex",
-        "dict",
-        "divmod",
-        "enumerate",
-        "filter",
-        "float",
-        "frozenset",
-        "hasattr",
-        "hash",
-        "hex",
-        "int",
-        "isinstance",
-        "issubclass",
-        "iter",
-        "len",
-        "list",
-        "map",
-        "max",
-        "min",
-        "next",
-        "object",
-        "oct",
-        "ord",
-        "pow",
-        "property",
-        "range",
-        "repr",
-        "reversed",
-        "round",
-        "set",
-        "slice",
-        "sorted",
-        "staticmethod",
-        "str",
-        "sum",
-        "super",
-        "tuple",
-        "type",
-        "zip",
-        "Ellipsis",
-        "False",
-        "None",
-        "NotImplemented",
-        "True",
-    }
-)
+_COMPUTING: Final = frozenset({
+    "abs", "all", "any", "bin", "bool", "bytearray", "bytes", "callable", "chr", "classmethod", "complex", "dict",
+    "divmod", "enumerate", "filter", "float", "frozenset", "hasattr", "hash", "hex", "int", "isinstance", "issubclass",
+    "iter", "len", "list", "map", "max", "min", "next", "object", "oct", "ord", "pow", "property", "range", "repr",
+    "reversed", "round", "set", "slice", "sorted", "staticmethod", "str", "sum", "super", "tuple", "type", "zip",
+    "Ellipsis", "False", "None", "NotImplemented", "True",
+})  # fmt: skip
 """Functions of the language itself that a method may call, beside classes of errors."""
 _BUILT_IN: Final = frozenset(
     name
@@ -194,71 +74,19 @@ _BUILT_IN: Final = frozenset(
 ) | {"__builtins__"}
 _OF_CLASSES: Final = frozenset({"__match_args__", "__annotations__"})
 """Attributes of a class by which a pattern, or a text that is evaluated, reaches what no source names."""
-_FRAMES: Final = frozenset(
-    {
-        "gi_frame",
-        "gi_yieldfrom",
-        "cr_frame",
-        "ag_frame",
-        "tb_frame",
-        "tb_next",
-        "f_back",
-        "f_locals",
-        "f_globals",
-        "f_builtins",
-    }
-)
-_OF_LIBRARIES: Final = frozenset(
-    {
-        "DirectoryPath",
-        "FilePath",
-        "Formatter",
-        "ForwardRef",
-        "ImportString",
-        "NewPath",
-        "TypeAdapter",
-        "attrgetter",
-        "create_model",
-        "default_generator",
-        "dispatch_table",
-        "file_digest",
-        "format",
-        "format_map",
-        "get_type_hints",
-        "make_dataclass",
-        "save_npz",
-        "use_deterministic_algorithms",
-        "methodcaller",
-        "save",
-        "savez",
-        "savez_compressed",
-        "savetxt",
-        "load",
-        "loadtxt",
-        "genfromtxt",
-        "fromfile",
-        "from_file",
-        "tofile",
-        "memmap",
-        "seterr",
-        "seterrcall",
-        "setbufsize",
-        "ctypes",
-        "ctypeslib",
-        "data_ptr",
-        "datetime64",
-        "hub",
-        "load_library",
-        "set_printoptions",
-        "register_module_forward_hook",
-        "register_module_forward_pre_hook",
-        "register_module_full_backward_hook",
-        "manual_seed_all",
-        "seed_everything",
-        "set_default_dtype",
-        "set_rng_state",
-    }
-)
+_FRAMES: Final = frozenset({
+    "gi_frame", "gi_yieldfrom", "cr_frame", "ag_frame", "tb_frame", "tb_next", "f_back", "f_locals", "f_globals",
+    "f_builtins",
+})  # fmt: skip
+_OF_LIBRARIES: Final = frozenset({
+    "DirectoryPath", "FilePath", "Formatter", "ForwardRef", "ImportString", "NewPath", "TypeAdapter", "attrgetter",
+    "create_model", "default_generator", "dispatch_table", "file_digest", "format", "format_map", "get_type_hints",
+    "make_dataclass", "save_npz", "use_deterministic_algorithms", "methodcaller", "save", "savez", "savez_compressed",
+    "savetxt", "load", "loadtxt", "genfromtxt", "fromfile", "from_file", "tofile", "memmap", "seterr", "seterrcall",
+    "setbufsize", "ctypes", "ctypeslib", "data_ptr", "datetime64", "hub", "load_library", "set_printoptions",
+    "register_module_forward_hook", "register_module_forward_pre_hook", "register_module_full_backward_hook",
+    "manual_seed_all", "seed_everything", "set_default_dtype", "set_rng_state",
+})  # fmt: skip
 """Names by which libraries on the list lead to files, clocks, addresses, and settings that outlive a question."""
 _OF_THE_WHOLE_PROCESS: Final = frozenset(
     {
@@ -435,7 +263,6 @@ def _texts_of_types(node: ast.AST) -> Iterator[ast.Module]:
 
 
 def _is_listed(module: str) -> bool:
-    """Tell whether a module of a library is on the list."""
     return module in LIBRARIES | _PARTS_OF_LIBRARIES or module.startswith(_WITH_ALL_THEIR_PARTS)
 
 

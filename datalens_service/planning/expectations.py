@@ -3,8 +3,6 @@
 `forecast.py` reads accuracy off the table, `resources.py` time and memory; `advice.py` says what that means.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Final
@@ -195,12 +193,7 @@ def _find_best_labels(methods: Sequence[Alternative]) -> Alternative | None:
 
 
 def _serve(
-    method: AnyMethod,
-    names: list[str],
-    spec: TrainingSpec,
-    schema: Schema,
-    calibration: float | None,
-    shares: Shares,
+    method: AnyMethod, names: list[str], spec: TrainingSpec, schema: Schema, calibration: float | None, shares: Shares
 ) -> Alternative | None:
     """Return a row; None for public images that change nothing, and for a method that these images do not fit."""
     public = spec.public_data or _PLACEHOLDER if method.needs_public_images else None

@@ -6,8 +6,6 @@ guessing, so that nothing is below guessing or above certainty. A range is a ten
 a line that was fitted without it; nothing else is tuned. More evidence never lowers an end of a range.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Final, NamedTuple

@@ -1,7 +1,5 @@
 """Titles of presets in plans, and default names of jobs. All of it is public."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from datalens_service.data.dataset import Schema
@@ -58,7 +56,6 @@ TITLES: Final = {**PRESET_TITLES, TEACH: TEACHING_TITLE, POOL: "With public imag
 
 
 def choose(name: str, schema: Schema, epsilon: float) -> AnyMethod:
-    """Return the method of a choice."""
     if name in (TEACH, POOL):
         return preset("auto", schema, epsilon, "teach", pool=name == POOL)
     return preset(name, schema, epsilon)

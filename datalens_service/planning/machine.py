@@ -1,7 +1,5 @@
 """The speed of the machine that plans, against that of the machine that measured."""
 
-from __future__ import annotations
-
 import time
 from functools import cache
 from typing import Final

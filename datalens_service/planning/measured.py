@@ -1,7 +1,5 @@
 """Jobs that were measured: the rows of `measured.jsonl`, made by `benchmarks/forecasts.py`."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 from typing import Final

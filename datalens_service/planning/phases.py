@@ -1,7 +1,5 @@
 """Seconds of each phase of a planned job, on one core: what plans say, and weights of a job's progress."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from datalens_service.base.progress import Phase

@@ -1,7 +1,5 @@
 """DataLens with the settings that its authors published, for data of any size (docs/published-algorithm.md)."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Final, NamedTuple
 
@@ -9,12 +7,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.mechanisms import TopAggParameters
 from datalens_service.methods import DataLens
 from datalens_service.methods.voting.teachers import ConvTeacher
-from datalens_service.privacy.accounting import (
-    MINIMUM_NOISE_STDDEV,
-    cost_units,
-    default_delta,
-    limit_units,
-)
+from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV, cost_units, default_delta, limit_units
 
 
 class Published(NamedTuple):

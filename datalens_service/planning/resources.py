@@ -1,7 +1,5 @@
 """Time and memory that a job will take, by public facts: measured where the table has such jobs, else a guess."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Final, TypeGuard

@@ -55,11 +55,7 @@ class PartitionedPasses(BaseModel):
         """Return the block with its price; `noise_multiplier` is 1/μ of one release, rounded down."""
         prices = [partition_units(noise_multiplier, passes, relation) for relation in NeighboringRelation]
         return cls(
-            num_units=num_units,
-            batches=batches,
-            passes=passes,
-            units_zero_out=prices[0],
-            units_replace_one=prices[1],
+            num_units=num_units, batches=batches, passes=passes, units_zero_out=prices[0], units_replace_one=prices[1]
         )
 
     @property

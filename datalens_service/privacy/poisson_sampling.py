@@ -13,12 +13,7 @@ from typing import Final, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.base.errors import InvalidSpec
-from datalens_service.privacy.accounting import (
-    SLACK_UNITS_PER_DELTA,
-    SMOOTHING_VARIANCE,
-    Charge,
-    NeighboringRelation,
-)
+from datalens_service.privacy.accounting import SLACK_UNITS_PER_DELTA, SMOOTHING_VARIANCE, Charge, NeighboringRelation
 from datalens_service.privacy.dominance import dominating_units, poisson_gaussian_curve
 from datalens_service.privacy.randomness import COIN_BITS, Booleans, NoiseSource
 from datalens_service.privacy.sampled import poisson_sampled_epsilon

@@ -1,7 +1,5 @@
 """The meaning of a charge for somebody who guesses whether one unit took part."""
 
-from __future__ import annotations
-
 import math
 from decimal import ROUND_CEILING, Decimal
 

@@ -18,19 +18,12 @@ LOSS_INTERVAL: Final = 1e-4
 """Privacy losses are rounded up to multiples of it."""
 
 # Zero-out puts a contribution of zero in the place of a unit's own.
-_RELATIONS: Final = {
-    NeighboringRelation.ZERO_OUT: "REPLACE_SPECIAL",
-    NeighboringRelation.REPLACE_ONE: "REPLACE_ONE",
-}
+_RELATIONS: Final = {NeighboringRelation.ZERO_OUT: "REPLACE_SPECIAL", NeighboringRelation.REPLACE_ONE: "REPLACE_ONE"}
 
 
 @functools.lru_cache(maxsize=1024)
 def poisson_sampled_epsilon(
-    noise_multiplier: float,
-    sampling_probability: float,
-    steps: int,
-    delta: float,
-    relation: NeighboringRelation,
+    noise_multiplier: float, sampling_probability: float, steps: int, delta: float, relation: NeighboringRelation
 ) -> float:
     """Return ε of `steps` noisy sums over Poisson-sampled batches, from privacy loss distributions, rounded up.
 

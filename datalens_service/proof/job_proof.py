@@ -165,12 +165,7 @@ Proof = JobProof | AccountProof | EarlierAccountProof
 
 
 def build_account_proof(
-    job_id: str,
-    report: Report,
-    entries: Iterable[Entry],
-    epsilon: float,
-    delta: float,
-    spenders: Iterable[Spender],
+    job_id: str, report: Report, entries: Iterable[Entry], epsilon: float, delta: float, spenders: Iterable[Spender]
 ) -> AccountProof:
     """Put the owner's file of a job together; `JobProof.from_account_proof` makes the other one from it.
 

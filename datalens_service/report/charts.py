@@ -10,17 +10,7 @@ from typing import Final, NamedTuple
 
 from datalens_service.base.parsing import decimal_text
 from datalens_service.privacy.accounting import gaussian_delta
-from datalens_service.report.drawing import (
-    Element,
-    canvas,
-    line,
-    mark,
-    polyline,
-    rectangle,
-    text,
-    ticks,
-    xml,
-)
+from datalens_service.report.drawing import Element, canvas, line, mark, polyline, rectangle, text, ticks, xml
 
 # Edges of the window.
 _LEFT, _RIGHT, _TOP, _BOTTOM = 76, 696, 16, 290

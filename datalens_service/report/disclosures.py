@@ -11,14 +11,7 @@ from pydantic import Field
 from datalens_service.base.audience import Public
 from datalens_service.base.fields import Frozen, Stated
 from datalens_service.models.public_source import PublicInputs
-from datalens_service.report.private_reads import (
-    PRIVATE_READS,
-    TUNING,
-    Audience,
-    JobFacts,
-    PrivateRead,
-    Status,
-)
+from datalens_service.report.private_reads import PRIVATE_READS, TUNING, Audience, JobFacts, PrivateRead, Status
 
 NOT_STATED: Final = "Stated in the owner's copy only: it can depend on private records."
 

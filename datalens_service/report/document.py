@@ -4,15 +4,13 @@
 a default: a report that lacks one is not a report.
 """
 
-from __future__ import annotations
-
 import datetime
 import hashlib
 import json
 import operator
 import re
 from importlib.metadata import version
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -47,19 +45,10 @@ _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _OPTIONAL: Final = frozenset(
     {"anonymity", "attacks", "confusion", "individual_epsilon", "person_caveats", "public_images"}
 )
-_OPTIONAL_WITHIN: Final = frozenset(
-    {
-        "plugin",
-        "slack",
-        "records_are_public",
-        "public_license",
-        "preparation",
-        "groups_ignored",
-        "confidence_interval",
-        "balanced",
-        "balanced_spread",
-    }
-)
+_OPTIONAL_WITHIN: Final = frozenset({
+    "plugin", "slack", "records_are_public", "public_license", "preparation", "groups_ignored", "confidence_interval",
+    "balanced", "balanced_spread",
+})  # fmt: skip
 """Members of parts that only some reports have; the parts leave them out by themselves."""
 SEALED_BY: Final = "SHA-256 of the JSON without its members seal and signature: keys sorted, no spaces, UTF-8"
 
@@ -72,7 +61,7 @@ class Product(Finite):
     commit: Public[str | None] = Field(description="Commit of the source, or SHA-256 of its files if it is not known.")
 
     @classmethod
-    def at_commit(cls, commit: str | None) -> Product:
+    def at_commit(cls, commit: str | None) -> Self:
         """Return this version of this product, at a commit."""
         return cls(name="DataLens Service", version=version("datalens-service"), commit=commit)
 
@@ -108,7 +97,7 @@ class MechanismSection(BaseModel):
     units_replace_one_total: int
 
     @classmethod
-    def from_release(cls, release: PlannedRelease) -> MechanismSection:
+    def from_release(cls, release: PlannedRelease) -> Self:
         """State mechanism, count, every parameter, sensitivity and price of a release; public."""
         return cls(
             **release.describe(),
@@ -140,7 +129,7 @@ class MeasureSection(Measure):
     status_label: Public[str]
 
     @classmethod
-    def from_measure(cls, measure: Measure, images: str = "synthetic") -> MeasureSection:
+    def from_measure(cls, measure: Measure, images: str = "synthetic") -> Self:
         """Explain a figure by its metric, with another word for `images` that are not synthetic."""
         metric, label = METRICS[measure.name], STATUS_LABELS[measure.status]
         title, meaning = (text.replace("synthetic", images) for text in (metric.title, metric.meaning))
@@ -236,7 +225,7 @@ class ReportDocument(Finite):
     signature: AllPublic[Signature | None] = Field(description="Signature of the installation that made the report.")
 
     @model_validator(mode="after")
-    def _others_see_nothing_private(self) -> ReportDocument:
+    def _others_see_nothing_private(self) -> Self:
         if self.view == "releasable":
             of_the_owner = (self.per_class, self.unavailable, self.person_caveats, self.confusion)
             if any(of_the_owner) or not all(one.releasable for one in self.measures):

@@ -3,8 +3,6 @@
 Everything here is drawn from the generator: post-processing, free, and without a private image.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass

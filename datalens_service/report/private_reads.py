@@ -6,12 +6,10 @@ the routes of the service and the modules of the program, and fail on a read wit
 (`tests/api/test_private_reads.py`, `tests/evaluation/test_private_reads.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 from datalens_service.report.result_wording import PUBLIC_IMAGES
 
@@ -41,7 +39,7 @@ class JobFacts:
     holdout: bool
 
     @classmethod
-    def from_spec(cls, spec: dict[str, Any], *, served: bool) -> JobFacts:
+    def from_spec(cls, spec: dict[str, Any], *, served: bool) -> Self:
         evaluation = spec.get("evaluation", {})
         measured = bool(evaluation.get("enabled", False))
         return cls(served, measured, measured and evaluation.get("holdout") is not None)

@@ -5,13 +5,7 @@ from typing import NamedTuple
 from datalens_service.adapters.dispatch import Dispatcher
 from datalens_service.audits.audit import FEWEST_UNITS
 from datalens_service.audits.reconstruction import check_invertible
-from datalens_service.audits.request import (
-    AuditRequest,
-    RehearsedMethod,
-    ReleasedJob,
-    Target,
-    UnprotectedNetwork,
-)
+from datalens_service.audits.request import AuditRequest, RehearsedMethod, ReleasedJob, Target, UnprotectedNetwork
 from datalens_service.audits.subgroups import check_groups
 from datalens_service.audits.targets import FEWEST_TEST_IMAGES, units_per_model
 from datalens_service.base.errors import InvalidSpec, StateConflict
@@ -23,7 +17,7 @@ from datalens_service.services.stored_requests import read_audit_request, read_s
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.access import tenants
 from datalens_service.store.database import Database
-from datalens_service.store.datasets import datasets, validations
+from datalens_service.store.datasets import datasets, uploads
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
 from datalens_service.store.jobs import audits, jobs
 from datalens_service.store.jobs.audits import StoredAudit
@@ -170,7 +164,7 @@ def _check_test_images(database: Database, dataset: StoredDataset) -> None:
     """Refuse too few test images; a dataset that was copied in has no report that counts them."""
     if not dataset.has_test:
         raise InvalidSpec("A released model is audited with test images as non-members, and the data set has none.")
-    count = validations.count_test_images(database, dataset.id)
+    count = uploads.count_test_images(database, dataset.id)
     if count is not None and count < FEWEST_TEST_IMAGES:
         raise InvalidSpec(
             f"A released model is audited with at least {FEWEST_TEST_IMAGES} test images as non-members, and the data "

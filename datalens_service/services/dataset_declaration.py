@@ -198,7 +198,6 @@ class DatasetForm(BudgetForm):
 
     @property
     def choices(self) -> ReadingChoices:
-        """Return how the file is to be read."""
         return ReadingChoices(
             class_names=self.class_names,
             units=self.units,

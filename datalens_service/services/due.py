@@ -4,8 +4,6 @@ Things are removed one by one, each with an entry in the journal. Lines (events,
 by whole days, all of a day with one entry.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta

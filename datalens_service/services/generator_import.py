@@ -62,7 +62,6 @@ def register(database: Database, data_dir: Path, path: Path, tenant_id: str, nam
 
 
 def locate_file(data_dir: Path, generator_id: str) -> Path:
-    """Return the path of an imported generator."""
     return data_dir.absolute() / "generators" / f"{generator_id}.safetensors"
 
 

@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from datalens_service.base.clock import to_second
@@ -28,20 +27,16 @@ from datalens_service.data.dataset import Schema
 from datalens_service.data.intake.sandbox.sandbox import Decoded, decode
 from datalens_service.data.intake.stored_dataset import load_dataset
 from datalens_service.data.notices import Notices
-from datalens_service.services import removed_files
 from datalens_service.services.dataset_declaration import BudgetForm, DatasetForm
 from datalens_service.services.upload_reports import ClassReview, Reading
 from datalens_service.store.access import keys, quotas
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_clock
-from datalens_service.store.datasets import datasets, upload_room, validations, views
-from datalens_service.store.datasets.artifacts import ArtifactStore
+from datalens_service.store.datasets import datasets, upload_room, uploads, views
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
 from datalens_service.store.datasets.record_files import RecordStore, records_folder
-from datalens_service.store.datasets.validations import Validation
-from datalens_service.store.datasets.views import DatasetView
+from datalens_service.store.datasets.uploads import StoredUpload
 from datalens_service.store.disk import lock_folder, translated
-from datalens_service.store.schema.tables import DatasetRow, IntakeRow, JobRow
 
 PRIVATE_READS = ("recognising records that come again",)
 
@@ -52,7 +47,7 @@ def receive(
     database: Database,
     settings: Settings,
     path: Path,
-    upload: Validation,
+    upload: StoredUpload,
     *,
     stopping: Callable[[], bool] = lambda: False,
 ) -> None:
@@ -83,7 +78,7 @@ def receive(
                 _open(database, settings, upload, form, Reading.from_decoded(decoded))
             else:
                 expires_at = to_second(read_clock(database)) + timedelta(hours=settings.upload_hours)
-                validations.note(database, upload, DatasetState.REVIEW, _reviewed(decoded, form, expires_at))
+                uploads.note(database, upload, DatasetState.REVIEW, _reviewed(decoded, form, expires_at))
         except BaseException:
             _discard_unless_kept(database, settings, folder)
             raise
@@ -109,7 +104,7 @@ def confirm(database: Database, settings: Settings, dataset_id: str, budget: Bud
     """
     folder = records_folder(settings.data_dir) / dataset_id
     with translated(_NOT_KEPT), _alone_with(folder):
-        upload = validations.get(database, dataset_id)
+        upload = uploads.get(database, dataset_id)
         form = _confirmable(upload, budget)
         if upload.state is DatasetState.READY:
             return
@@ -120,35 +115,8 @@ def confirm(database: Database, settings: Settings, dataset_id: str, budget: Bud
             raise
 
 
-def remove(database: Database, artifacts: ArtifactStore, settings: Settings, dataset_id: str) -> DatasetView:
-    """Delete a data set, its records, its report and what its jobs made for the owner alone. Repeatable.
-
-    What was spent on the records stays spent, and what was released stays released. An upload that is being read,
-    waits for its confirmation or cannot be used goes as well.
-
-    Raises:
-        StateConflict: A job on it has not ended.
-        StoreUnavailable: A file could not be removed; it is tried again (`removal.py`).
-    """
-    forget(database, settings, dataset_id)
-    removed_files.remove_noted(database, artifacts, settings, _list_noted_paths(database, dataset_id))
-    return views.get(database, dataset_id)
-
-
-def _list_noted_paths(database: Database, dataset_id: str) -> set[str]:
-    """List what files of a data set are noted by (`removals.py`)."""
-    with database.session() as session:
-        jobs = session.scalars(select(JobRow.id).where(JobRow.dataset_id == dataset_id)).all()
-        records = session.scalars(select(DatasetRow.records_path).where(DatasetRow.id == dataset_id)).all()
-        uploads = session.scalars(select(IntakeRow.upload_id).where(IntakeRow.dataset_id == dataset_id)).all()
-    return {dataset_id, *jobs, *records, *filter(None, uploads)}
-
-
 def forget(
-    database: Database,
-    settings: Settings,
-    dataset_id: str,
-    settle: Callable[[Session], None] = lambda _session: None,
+    database: Database, settings: Settings, dataset_id: str, settle: Callable[[Session], None] = lambda _session: None
 ) -> None:
     """Delete a data set, or an upload that is none yet, in the database, and note its files to be removed. Repeatable.
 
@@ -161,22 +129,22 @@ def forget(
     opened = views.get(database, dataset_id).contents is not None
     with nullcontext() if opened else _alone_with(records_folder(settings.data_dir) / dataset_id):
         if views.get(database, dataset_id).contents is None:
-            validations.delete(database, dataset_id, settle)
+            uploads.delete(database, dataset_id, settle)
         else:
             datasets.delete(database, dataset_id, settle)
-            validations.delete(database, dataset_id)
+            uploads.delete(database, dataset_id)
 
 
 def forget_expired(database: Database, settings: Settings) -> None:
     """Forget uploads that waited too long for their confirmation, with their reports."""
     now = read_clock(database)
-    for upload in validations.in_state(database, DatasetState.REVIEW):
+    for upload in uploads.in_state(database, DatasetState.REVIEW):
         review = Reading.of_upload(upload).review
         if review is None or review.expires_at is None or review.expires_at > now:
             continue
         # Confirmed or deleted a moment ago: then there is nothing to remove.
         with _alone_with(records_folder(settings.data_dir) / upload.dataset_id), suppress(StateConflict):
-            validations.delete(database, upload.dataset_id)
+            uploads.delete(database, upload.dataset_id)
 
 
 def remove_unregistered(database: Database, settings: Settings) -> None:
@@ -193,7 +161,7 @@ def remove_unregistered(database: Database, settings: Settings) -> None:
         RecordStore(settings).remove_unregistered(partial(_is_kept, database), read_clock(database))
 
 
-def _check_bytes(database: Database, settings: Settings, upload: Validation) -> None:
+def _check_bytes(database: Database, settings: Settings, upload: StoredUpload) -> None:
     """Refuse records that lie decoded in their folder, beside which the tenant has more than it may.
 
     Raises:
@@ -219,7 +187,7 @@ def _declared(schema: Schema, form: DatasetForm) -> Schema:
     return schema.model_copy(update=declared)
 
 
-def _confirmable(upload: Validation, budget: BudgetForm) -> DatasetForm:
+def _confirmable(upload: StoredUpload, budget: BudgetForm) -> DatasetForm:
     """Return what an upload is confirmed with, or was before with the same budget."""
     if upload.state not in (DatasetState.REVIEW, DatasetState.READY):
         raise StateConflict(f"There is nothing to confirm: the upload is {upload.state}.")
@@ -230,7 +198,7 @@ def _confirmable(upload: Validation, budget: BudgetForm) -> DatasetForm:
     return confirmed
 
 
-def _open(database: Database, settings: Settings, upload: Validation, form: DatasetForm, reading: Reading) -> None:
+def _open(database: Database, settings: Settings, upload: StoredUpload, form: DatasetForm, reading: Reading) -> None:
     """Create the data set of an upload whose records lie decoded in its folder."""
     folder, records = records_folder(settings.data_dir) / upload.dataset_id, RecordStore(settings)
     # The partition key is drawn by the store and never written beside the records.
@@ -239,9 +207,9 @@ def _open(database: Database, settings: Settings, upload: Validation, form: Data
     links = Notices()
 
     def settle(session: Session, stored: StoredDataset) -> None:
-        ready = reading.ready(links.collected(), validations.find_joined(session, stored.id, stored.known_records))
+        ready = reading.ready(links.collected(), uploads.find_joined(session, stored.id, stored.known_records))
         declared = form.model_dump(mode="json", exclude_none=True)
-        validations.settle(session, upload, DatasetState.READY, ready.model_dump(mode="json"), declared)
+        uploads.settle(session, upload, DatasetState.READY, ready.model_dump(mode="json"), declared)
 
     datasets.create(
         database,

@@ -1,6 +1,6 @@
 """A check of all accounts, beside the requests: the API answers at once, and an account waits for its own check only.
 
-Before the API starts, `begin_audit` has refused a database that does not belong to its log.
+Before the API starts, `begin_check` has refused a database that does not belong to its log.
 """
 
 import threading
@@ -12,7 +12,7 @@ from datalens_service.base import logs
 from datalens_service.base.errors import StoreUnavailable
 from datalens_service.store.charge_log import LogIndex
 from datalens_service.store.database import Database
-from datalens_service.store.ledger.recovery import begin_audit, finish_audit
+from datalens_service.store.ledger.recovery import begin_check, finish_check
 
 _RETRY_SECONDS: Final = 5.0
 _log = structlog.get_logger("datalens.audit")
@@ -25,10 +25,9 @@ class LedgerCheck:
         self._database = database
         self._stopping = threading.Event()
         # The index, which may be long, is gone when the thread ends.
-        self._thread = threading.Thread(target=self._run, args=(begin_audit(database),), name="audit", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(begin_check(database),), name="check", daemon=True)
 
     def start(self) -> None:
-        """Start to check the ledger in the background."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -39,7 +38,7 @@ class LedgerCheck:
     def _run(self, log: LogIndex) -> None:
         while not self._stopping.is_set():
             try:
-                frozen = finish_audit(self._database, log, self._stopping.is_set)
+                frozen = finish_check(self._database, log, self._stopping.is_set)
             except StoreUnavailable as error:
                 _log.error("accounts not audited yet", detail=error.detail)
             except Exception as error:  # noqa: BLE001 - what was not checked stays closed, and is tried again

@@ -3,8 +3,6 @@
 Both follow from a spec and a schema, which are public, so how soon an answer comes tells nothing of records.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Final, NamedTuple
 

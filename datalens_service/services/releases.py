@@ -1,7 +1,5 @@
 """Releases as anybody may see them: released and public values, and what their owner typed for others. Nothing else."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ of the database, and noted in the journal there. A process that is killed leaves
 transaction, which notes their files (`store/removals.py`), and the next turn goes on.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 import structlog
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from datalens_service.base import logs
@@ -25,11 +24,13 @@ from datalens_service.store.access import access_log, browser_sessions, retentio
 from datalens_service.store.access.retention import Retention
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
-from datalens_service.store.datasets import datasets, results, upload_room, upload_sessions, validations
+from datalens_service.store.datasets import datasets, results, upload_room, upload_sessions, uploads, views
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.datasets.upload_sessions import partial_files
+from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.jobs import released_models
+from datalens_service.store.schema.tables import DatasetRow, IntakeRow, JobRow
 
 ACTOR: Final = "retention"
 """Stands in the journal for a policy."""
@@ -100,7 +101,7 @@ def remove_expired(database: Database, _artifacts: ArtifactStore, settings: Sett
     ingestion.forget_expired(database, settings)
     files = set(partial_files(settings.data_dir).glob("upl_*"))
     # Read after the files: what is new by then is not among them.
-    waiting = validations.in_state(database, DatasetState.VALIDATING)
+    waiting = uploads.in_state(database, DatasetState.VALIDATING)
     known_names = upload_sessions.read_lengths(database).keys() | {one.upload_id for one in waiting}
     for path in files:
         if path.name not in known_names:
@@ -196,3 +197,27 @@ def _remove_lines(database: Database, one: Due, days: int, now: datetime) -> int
 def _note(session: Session, one: Due, detail: str) -> None:
     action = f"remove{one.kind.capitalize()}"
     access_log.append(session, one.tenant_id, actor=ACTOR, action=action, object_id=one.object_id, detail=detail)
+
+
+def remove_dataset(database: Database, artifacts: ArtifactStore, settings: Settings, dataset_id: str) -> DatasetView:
+    """Delete a data set, its records, its report and what its jobs made for the owner alone. Repeatable.
+
+    What was spent on the records stays spent, and what was released stays released. An upload that is being read,
+    waits for its confirmation or cannot be used goes as well.
+
+    Raises:
+        StateConflict: A job on it has not ended.
+        StoreUnavailable: A file could not be removed; it is tried again.
+    """
+    ingestion.forget(database, settings, dataset_id)
+    removed_files.remove_noted(database, artifacts, settings, _list_noted_paths(database, dataset_id))
+    return views.get(database, dataset_id)
+
+
+def _list_noted_paths(database: Database, dataset_id: str) -> set[str]:
+    """List what files of a data set are noted by (`removals.py`)."""
+    with database.session() as session:
+        jobs = session.scalars(select(JobRow.id).where(JobRow.dataset_id == dataset_id)).all()
+        records = session.scalars(select(DatasetRow.records_path).where(DatasetRow.id == dataset_id)).all()
+        files = session.scalars(select(IntakeRow.upload_id).where(IntakeRow.dataset_id == dataset_id)).all()
+    return {dataset_id, *jobs, *records, *filter(None, files)}

@@ -10,8 +10,6 @@ generators/ID.…         imported generators and their cards
 SHA256SUMS              of every other file, for `sha256sum -c`; it is last, so an archive without it is cut off
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -8,8 +8,6 @@ Whoever is killed in between leaves a tenant that is being removed; the next tur
 goes on.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Select, delete, func, select, update
@@ -195,8 +193,7 @@ def _finish(database: Database, settings: Settings, tenant_id: str) -> Tenant | 
             removed_at=to_second(row.removed_at),
             removed=Removed.model_validate(row.receipt),
             kept=Remainder(
-                accounts=accounts,
-                journal=Head(seq=row.audit_seq, hash=row.audit_hash) if row.audit_seq else None,
+                accounts=accounts, journal=Head(seq=row.audit_seq, hash=row.audit_hash) if row.audit_seq else None
             ),
         )
         row.receipt = key.sign(receipt.model_dump(mode="json", exclude={"signature"}))

@@ -14,7 +14,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.data.intake.sandbox.exchange import Counts
 from datalens_service.data.intake.sandbox.sandbox import Decoded, Refused
 from datalens_service.data.notices import Notice, NoticeCode, count_notices
-from datalens_service.store.datasets.validations import Joined, Validation
+from datalens_service.store.datasets.uploads import Joined, StoredUpload
 
 PRIVATE_READS = ("reading the upload",)
 
@@ -109,7 +109,7 @@ class Reading(BaseModel):
         return cls(format=decoded.format, counts=decoded.counts.for_owner(), notices=decoded.notices, review=review)
 
     @classmethod
-    def of_upload(cls, upload: Validation) -> Self:
+    def of_upload(cls, upload: StoredUpload) -> Self:
         """Read the report that was kept of an upload."""
         return cls.model_validate(upload.report and upload.report.for_owner())
 

@@ -19,10 +19,10 @@ from datalens_service.base.settings import Settings
 from datalens_service.services import ingestion
 from datalens_service.services.upload_reports import invalid_report
 from datalens_service.store.database import Database
-from datalens_service.store.datasets import validations
+from datalens_service.store.datasets import uploads
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.datasets.upload_sessions import partial_files
-from datalens_service.store.datasets.validations import Validation
+from datalens_service.store.datasets.uploads import StoredUpload
 
 _LOOK_SECONDS: Final = 5.0
 _log = structlog.get_logger("datalens.validator")
@@ -61,7 +61,7 @@ class Validator:
             self._wanted.wait(_LOOK_SECONDS)
 
     def _look(self) -> None:
-        for waiting in validations.in_state(self._database, DatasetState.VALIDATING):
+        for waiting in uploads.in_state(self._database, DatasetState.VALIDATING):
             if self._stopping.is_set():
                 return
             try:
@@ -72,7 +72,7 @@ class Validator:
             except Exception as error:  # noqa: BLE001 - one upload holds up no other
                 _log.error("unexpected", **logs.outline(error))
 
-    def _validate(self, waiting: Validation) -> None:
+    def _validate(self, waiting: StoredUpload) -> None:
         """Read one upload; a failure that is not the file's leaves it for later."""
         path = self._path(waiting)
         try:
@@ -82,10 +82,10 @@ class Validator:
         except DatalensError as error:
             # Unless it was deleted while it was read.
             with suppress(StateConflict):
-                validations.note(self._database, waiting, DatasetState.INVALID, invalid_report(error))
+                uploads.note(self._database, waiting, DatasetState.INVALID, invalid_report(error))
         path.unlink(missing_ok=True)
 
-    def _path(self, waiting: Validation) -> Path:
+    def _path(self, waiting: StoredUpload) -> Path:
         return partial_files(self._settings.data_dir) / (waiting.upload_id or "")
 
 

@@ -100,8 +100,8 @@ class Database:
         default_quotas: Quotas of tenants that have none of their own.
 
     Attributes:
-        unaudited: Accounts that this process has not audited since its start, with the index of the log
-            (`recovery.begin_audit`); nothing may be reserved on them.
+        unchecked: Accounts that this process has not checked since its start, with the index of the log
+            (`recovery.begin_check`); nothing may be reserved on them.
 
     Raises:
         InvalidInput: Another database, or an SQLite database in memory.
@@ -117,7 +117,7 @@ class Database:
         self.url = url
         self.log = log
         self.default_quotas = default_quotas
-        self.unaudited: dict[str, LogIndex] = {}
+        self.unchecked: dict[str, LogIndex] = {}
         self._engine = _engine(_checked(url), "BEGIN IMMEDIATE", "OFF", connections)
         self._server = _watched(self._engine, connections)
         self._reader = self._reading()

@@ -4,8 +4,6 @@ A server gives the cause as an SQLSTATE. Before a connection stands there is non
 say it in words, which are looked up here. A server that speaks another language gets the sentence for unknown causes.
 """
 
-from __future__ import annotations
-
 import re
 import sqlite3
 from typing import Final

@@ -27,7 +27,7 @@ from datalens_service.store import patience
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.record_files import records_folder
 from datalens_service.store.datasets.upload_room import incoming_folder, open_incoming
-from datalens_service.store.ledger.recovery import finish_audit
+from datalens_service.store.ledger.recovery import finish_check
 from deployments.postgresql import Cluster, roomy_memory
 from in_process_service import InProcessService
 
@@ -61,17 +61,17 @@ def test_requests_are_answered_while_accounts_are_audited(
 
     def later(*arguments: Any) -> tuple[str, ...]:
         audit_may_begin.wait(240)
-        return finish_audit(*arguments)
+        return finish_check(*arguments)
 
-    monkeypatch.setattr(ledger_check, "finish_audit", later)
+    monkeypatch.setattr(ledger_check, "finish_check", later)
     with TestClient(create_app(settings), base_url="http://service", headers=client.headers) as again:
         services: Services = again.app.state.services
-        assert len(services.database.unaudited) == 1
+        assert len(services.database.unchecked) == 1
         assert again.get("/readyz").status_code == 200
         assert again.get(f"/v1/datasets/{dataset_id}/privacy").status_code == 200
-        assert len(services.database.unaudited) == 1
+        assert len(services.database.unchecked) == 1
         assert again.post("/v1/jobs", json=training(dataset_id)).status_code == 202
-        assert services.database.unaudited == {}, "it was audited first"
+        assert services.database.unchecked == {}, "it was checked first"
         audit_may_begin.set()
 
 

@@ -19,7 +19,7 @@ REQUIREMENT = re.compile(r"\bR\d{1,2}\b")
 CLIENT_VARIABLES = {"URL", "API_KEY", "TEST_DATA", "REQUIRE_SERVICES"}
 
 # Of these the generated copy is checked.
-TEMPLATES = {ROOT / "benchmarks" / name for name in ("ablations.md", "utility.md")}
+TEMPLATES = set((ROOT / "benchmarks").glob("*.md"))
 
 
 def prose(page: Path) -> str:

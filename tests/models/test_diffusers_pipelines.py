@@ -107,6 +107,21 @@ def test_a_folder_is_a_generator_that_holds_the_contract_without_a_network(
     assert [finding for finding in findings if finding.complaint] == []
 
 
+def test_what_the_benchmark_trains_is_a_generator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("diffusers")
+    from benchmarks import small_diffusion
+
+    monkeypatch.setenv("DATALENS_DIFFUSERS_FOLDER", str(tmp_path))
+    images = np.random.default_rng(0).integers(256, size=(8, 12, 10, 3), dtype=np.uint8)
+    first = small_diffusion.build(3)
+    before = [weights.detach().numpy().copy() for weights in first.parameters()]
+    network, losses = small_diffusion.train(first, images, 0.1, 0)
+    assert losses
+    assert any((old != new.detach().numpy()).any() for old, new in zip(before, network.parameters(), strict=True))
+    small_diffusion.save(network, len(losses), tmp_path / "pool")
+    assert InstalledGenerator("diffusers.pool", SCHEMA).random(2, 0, 0).shape == (2, 12, 10, 3)
+
+
 @pytest.mark.parametrize("name", ["diffusers.noise", "diffusers.words"])
 def test_strength_says_how_far_a_variation_goes(pipelines: Path, name: str) -> None:
     def distance(strength: float) -> float:

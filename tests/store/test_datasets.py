@@ -22,7 +22,7 @@ from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
 from datalens_service.store.datasets.fingerprints import KnownRecord, fingerprints
-from datalens_service.store.datasets.validations import Joined, find_joined
+from datalens_service.store.datasets.uploads import Joined, find_joined
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.schema.tables import AccountRow, RecordFingerprintRow

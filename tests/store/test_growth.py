@@ -17,7 +17,7 @@ from datalens_service.store.access import keys
 from datalens_service.store.access.usage import count_usage
 from datalens_service.store.charge_log import ChargeLog
 from datalens_service.store.database import Database
-from datalens_service.store.datasets import datasets, validations, views
+from datalens_service.store.datasets import datasets, uploads, views
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.jobs import audits, jobs, leases, released_models
@@ -64,9 +64,9 @@ def grow(database: Database, folder: Path, num_datasets: int, num_jobs: int) -> 
     stored = local.upload(lamps())
     job = local.submit(QUICK | {"epsilon": 0.1}, stored)
     execute(database, ArtifactStore(database, folder), local.settings, local.claim(job))
-    seen = replace(validations.begin_request(database, keys.create(database, "owner")[0].id, {}), dataset_id=stored.id)
+    seen = replace(uploads.begin_request(database, keys.create(database, "owner")[0].id, {}), dataset_id=stored.id)
     with database.transaction() as session:
-        validations.settle(session, seen, DatasetState.READY, {}, {})
+        uploads.settle(session, seen, DatasetState.READY, {}, {})
     History(database, local.ledger_log, stored.id, job.id).write(num_datasets, num_jobs)
     datasets.delete(database, "ds_2")
     return database

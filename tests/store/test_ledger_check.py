@@ -7,7 +7,7 @@ from datalens_service.services import ledger_check
 from datalens_service.services.budgets import raise_budget
 from datalens_service.services.ledger_check import LedgerCheck
 from datalens_service.store.database import Database
-from datalens_service.store.ledger.recovery import begin_audit, finish_audit
+from datalens_service.store.ledger.recovery import begin_check, finish_check
 
 from .backups import spend_all_and_restore
 from .books import by_hand, images, new_dataset, new_job, running_job, state_of, without_guards
@@ -15,7 +15,7 @@ from .books import by_hand, images, new_dataset, new_job, running_job, state_of,
 
 def test_a_restored_budget_cannot_be_reserved_before_the_audit(database: Database) -> None:
     dataset, limit, _ = spend_all_and_restore(database)
-    begin_audit(database)
+    begin_check(database)
     with pytest.raises(BudgetExceeded):
         new_job(database, dataset.id, 1)
     assert state_of(database, dataset.id).charged_units == limit
@@ -27,7 +27,7 @@ def test_an_account_that_does_not_add_up_is_frozen_before_it_is_used(database: D
     raised = new_dataset(database, images(seed=1))
     without_guards(database, "ledger_entries")
     by_hand(database, "UPDATE ledger_entries SET label = 'other' WHERE kind IN ('charge', 'open')")
-    begin_audit(database)
+    begin_check(database)
     with pytest.raises(LedgerCorrupt, match="frozen"):
         new_job(database, altered.id, 1)
     with pytest.raises(LedgerCorrupt, match="frozen"):
@@ -38,14 +38,14 @@ def test_an_account_that_does_not_add_up_is_frozen_before_it_is_used(database: D
 
 def test_a_use_audits_its_account_and_the_background_all_others(database: Database) -> None:
     first, second = new_dataset(database), new_dataset(database, images(seed=1))
-    log = begin_audit(database)
-    assert set(database.unaudited) == {first.account_id, second.account_id}
+    log = begin_check(database)
+    assert set(database.unchecked) == {first.account_id, second.account_id}
     new_job(database, first.id, 1)
-    assert set(database.unaudited) == {second.account_id}
-    assert finish_audit(database, log, stopping=lambda: True) == ()
-    assert set(database.unaudited) == {second.account_id}
-    assert finish_audit(database, log) == ()
-    assert database.unaudited == {}
+    assert set(database.unchecked) == {second.account_id}
+    assert finish_check(database, log, stopping=lambda: True) == ()
+    assert set(database.unchecked) == {second.account_id}
+    assert finish_check(database, log) == ()
+    assert database.unchecked == {}
 
 
 def test_the_background_tries_again_when_the_database_was_away(
@@ -55,15 +55,15 @@ def test_the_background_tries_again_when_the_database_was_away(
     tries: list[int] = []
 
     def away_at_first(*arguments: object) -> tuple[str, ...]:
-        tries.append(len(sqlite_database.unaudited))
+        tries.append(len(sqlite_database.unchecked))
         if len(tries) == 1:
             raise StoreUnavailable("away")
-        return finish_audit(*arguments)  # type: ignore[arg-type]
+        return finish_check(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(ledger_check, "finish_audit", away_at_first)
+    monkeypatch.setattr(ledger_check, "finish_check", away_at_first)
     monkeypatch.setattr(ledger_check, "_RETRY_SECONDS", 0)
     audit = LedgerCheck(sqlite_database)
     audit.start()
     audit._thread.join()
     assert tries == [1, 1]
-    assert sqlite_database.unaudited == {}
+    assert sqlite_database.unchecked == {}

@@ -19,7 +19,7 @@ from datalens_service.mechanisms.moments import VectorSum
 from datalens_service.methods import Plan
 from datalens_service.store.access import access_log, keys
 from datalens_service.store.database import Database, _scripts
-from datalens_service.store.datasets import validations
+from datalens_service.store.datasets import uploads
 from datalens_service.store.jobs import audits, jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger.account import JobAccount
@@ -118,7 +118,7 @@ def test_an_installation_from_before_1_0_0_goes_on(database: Database, older: Ol
     """Uploads have no names there, and what waits to be read calls its class names `classes`."""
     dataset = new_dataset(database)
     spend(read_account(database, claimed(database, new_job(database, dataset.id, 1000).id)), 7)
-    waiting = validations.begin_request(
+    waiting = uploads.begin_request(
         database, keys.create(database, "laptop")[0].id, {"class_names": "a,b", "records": 2}
     )
     with database.transaction() as session:
@@ -135,7 +135,7 @@ def test_an_installation_from_before_1_0_0_goes_on(database: Database, older: Ol
     moved.migrate()
     moved.check()
     assert state_of(moved, dataset.id) == before
-    assert validations.get(moved, waiting.dataset_id).form == waiting.form
+    assert uploads.get(moved, waiting.dataset_id).form == waiting.form
     assert_newest(moved)
 
 

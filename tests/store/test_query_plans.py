@@ -13,7 +13,7 @@ from sqlalchemy import Connection, event
 from datalens_service.store import removals
 from datalens_service.store.access import browser_sessions, keys, tenants, webhooks
 from datalens_service.store.database import Database
-from datalens_service.store.datasets import artifacts, upload_sessions, validations
+from datalens_service.store.datasets import artifacts, upload_sessions, uploads
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.jobs import jobs
@@ -56,9 +56,9 @@ ASKED: Final[dict[str, Callable[[House], Any]]] = {
     "an upload": lambda house: upload_sessions.get(house.database, house.upload_id),
     "owner of an upload": lambda house: check_owner(house),
     "a chunk": lambda house: upload_sessions.advance(house.database, house.upload_id, 5, DAY),
-    "uploads to read": lambda house: validations.in_state(house.database, DatasetState.VALIDATING),
+    "uploads to read": lambda house: uploads.in_state(house.database, DatasetState.VALIDATING),
     "expired uploads": lambda house: upload_sessions.remove_expired(house.database),
-    "expired reviews": lambda house: validations.in_state(house.database, DatasetState.REVIEW),
+    "expired reviews": lambda house: uploads.in_state(house.database, DatasetState.REVIEW),
     "files of a deleted data set": lambda house: delete_files(house),
     "sessions of a key": lambda house: keys.revoke(house.database, house.key_id),
 }

@@ -12,7 +12,7 @@ from datalens_service.base.errors import InsufficientStorage, LedgerCorrupt
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState
-from datalens_service.store.ledger.recovery import begin_audit, check_against_log, finish_audit
+from datalens_service.store.ledger.recovery import begin_check, check_against_log, finish_check
 
 from .backups import back_up, spend_what_the_backup_reserves
 from .books import (
@@ -105,10 +105,10 @@ def test_a_backup_that_has_forgotten_whose_records_they_were_is_refused(database
 def test_charges_made_during_an_audit_are_not_written_again(database: Database) -> None:
     _, _, account = running_job(database, units=1000)
     account.charge(0, "votes", 100)
-    log = begin_audit(database)
+    log = begin_check(database)
     account.charge(1, "votes", 200)
     account.charge(2, "votes", 300)
-    finish_audit(database, log)
+    finish_check(database, log)
     assert database.log is not None
     assert [line.step for line in database.log.read()] == [0, 1, 2]
 
@@ -119,9 +119,9 @@ def test_two_audits_at_once_write_a_lost_line_once(database: Database, reopen: C
     assert database.log is not None
     database.log.path.write_bytes(b"")
     other = reopen()
-    logs = [begin_audit(each) for each in (database, other)]
+    logs = [begin_check(each) for each in (database, other)]
     for each, log in zip((database, other), logs, strict=True):
-        finish_audit(each, log)
+        finish_check(each, log)
     assert [line.step for line in database.log.read()] == [0]
 
 
@@ -148,9 +148,9 @@ def test_a_line_withdrawn_during_an_audit_is_not_booked(database: Database) -> N
     [line] = database.log.read()
     lost = replace(line, step=1, seq=line.seq + 1, hash="0" * 64)
     end = database.log.append(lost, database.log.path.stat().st_size)
-    log = begin_audit(database)
+    log = begin_check(database)
     database.log.withdraw(lost, end)
-    assert finish_audit(database, log) == ()
+    assert finish_check(database, log) == ()
     assert state_of(database, dataset.id).charged_units == 10
 
 
@@ -159,7 +159,7 @@ def test_a_log_replaced_during_an_audit_freezes_accounts(database: Database, oth
     dataset, _, account = running_job(database)
     account.charge(0, "votes", 10)
     assert database.log is not None
-    begin_audit(database)
+    begin_check(database)
     database.log.path.write_bytes(other)
     with pytest.raises(LedgerCorrupt, match="frozen"):
         new_job(database, dataset.id, 1)

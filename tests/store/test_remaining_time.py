@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.jobs import traced_spec
+from benchmarks.progress import traced_spec
 from datalens_service.base.progress import Phase
 from datalens_service.data.dataset import Schema
 from datalens_service.planning import phases

@@ -26,11 +26,11 @@ from datalens_service.services import ingestion, removal, removed_files
 from datalens_service.services.dataset_declaration import BudgetForm
 from datalens_service.store.access import keys
 from datalens_service.store.database import Database
-from datalens_service.store.datasets import datasets, validations, views
+from datalens_service.store.datasets import datasets, uploads, views
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.datasets.record_files import RecordStore
-from datalens_service.store.datasets.validations import Validation
+from datalens_service.store.datasets.uploads import StoredUpload
 from datalens_service.store.schema.tables import AccountRow, DatasetRow, IntakeRow, LedgerEntryRow, RecordFingerprintRow
 
 from .books import DELTA, EPSILON, images, new_dataset, schema, verified
@@ -63,7 +63,7 @@ class House(NamedTuple):
 
     def receive(self, **form: Any) -> str:
         """Id of an upload that was read."""
-        upload = validations.begin_request(self.database, self.key_id, {**FORM, **form})
+        upload = uploads.begin_request(self.database, self.key_id, {**FORM, **form})
         ingestion.receive(self.database, self.settings, Path("upload"), upload)
         return upload.dataset_id
 
@@ -71,7 +71,7 @@ class House(NamedTuple):
         ingestion.confirm(self.database, self.settings, dataset_id, budget)
 
     def remove(self, dataset_id: str) -> None:
-        ingestion.remove(self.database, self.artifacts, self.settings, dataset_id)
+        removal.remove_dataset(self.database, self.artifacts, self.settings, dataset_id)
 
     def restart(self) -> None:
         removal.remove_leftovers(self.database, self.artifacts, self.settings)
@@ -95,7 +95,7 @@ class House(NamedTuple):
     def check_ready(self, dataset_id: str) -> None:
         """It is a data set like any other, and there is one of it."""
         dataset = datasets.get(self.database, dataset_id)
-        assert self.state(dataset_id) is validations.get(self.database, dataset_id).state is DatasetState.READY
+        assert self.state(dataset_id) is uploads.get(self.database, dataset_id).state is DatasetState.READY
         assert dataset.partition_key
         verified(self.database, dataset_id)
         records = RecordStore(self.settings).fetch(dataset.records_path, self.settings.data_dir / "fetched")
@@ -196,7 +196,7 @@ def test_a_deleted_upload_is_gone_and_cannot_be_confirmed(house: House) -> None:
     for _ in range(2):
         house.remove(waiting)
     assert (house.held(), house.rows()) == (set(), [0] * len(COUNTED))
-    assert validations.get(house.database, waiting).report is None
+    assert uploads.get(house.database, waiting).report is None
     with pytest.raises(StateConflict, match="nothing to confirm: the upload is deleted"):
         house.confirm(waiting)
     with pytest.raises(NotFound):
@@ -219,16 +219,16 @@ def test_an_upload_that_waits_too_long_goes_with_its_report(house: House) -> Non
     removed_files.remove_noted(house.database, house.artifacts, house.settings)
     assert house.held() == {young, opened}
     assert (house.state(late), house.state(young)) == (DatasetState.DELETED, DatasetState.REVIEW)
-    assert validations.get(house.database, late).report is None
+    assert uploads.get(house.database, late).report is None
 
 
 def test_time_is_up_while_it_is_confirmed(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever looks for what has expired has read its state before: a data set is not removed."""
     waiting = house.receive()
     let_expire(house, waiting)
-    seen = validations.in_state(house.database, DatasetState.REVIEW)
+    seen = uploads.in_state(house.database, DatasetState.REVIEW)
     house.confirm(waiting)
-    monkeypatch.setattr(validations, "in_state", lambda *_: seen)
+    monkeypatch.setattr(uploads, "in_state", lambda *_: seen)
     removal.remove_expired(house.database, house.artifacts, house.settings)
     removed_files.remove_noted(house.database, house.artifacts, house.settings)
     house.check_ready(waiting)
@@ -286,7 +286,7 @@ def test_it_is_deleted_within_the_confirmation_on_another_machine(
     create = datasets.create
 
     def create_late(*given: Any, **named: Any) -> Any:
-        validations.delete(house.database, waiting)
+        uploads.delete(house.database, waiting)
         return create(*given, **named)
 
     monkeypatch.setattr(datasets, "create", create_late)
@@ -310,11 +310,11 @@ def test_it_is_deleted_while_it_is_read(house: House, monkeypatch: pytest.Monkey
         assert house.rows() == [0] * len(COUNTED)
 
 
-def _noted(house: House, form: dict[str, Any]) -> Validation:
+def _noted(house: House, form: dict[str, Any]) -> StoredUpload:
     """An upload that came in chunks and waits to be read."""
-    upload = validations.begin_request(house.database, house.key_id, {**FORM, **form})
+    upload = uploads.begin_request(house.database, house.key_id, {**FORM, **form})
     with house.database.transaction() as session:
-        validations.settle(session, upload, DatasetState.VALIDATING, None, upload.form)
+        uploads.settle(session, upload, DatasetState.VALIDATING, None, upload.form)
     return upload
 
 
@@ -333,7 +333,7 @@ def _then_die(done: Callable[..., Any]) -> Callable[..., None]:
 FAULTS: dict[str, Callable[[], None]] = {
     BEFORE_KEEPING: lambda: setattr(RecordStore, "keep", _die),
     KEPT: lambda: setattr(RecordStore, "keep", _then_die(RecordStore.keep)),
-    BEFORE_COMMIT: lambda: setattr(validations, "settle", _then_die(validations.settle)),
+    BEFORE_COMMIT: lambda: setattr(uploads, "settle", _then_die(uploads.settle)),
     AFTER_COMMIT: lambda: setattr(datasets, "create", _then_die(datasets.create)),
 }
 
@@ -389,7 +389,7 @@ def test_an_upload_that_was_killed_while_it_was_opened_is_read_again(house: Hous
 
 
 def test_an_upload_that_was_killed_before_its_review_was_noted_leaves_nothing(house: House) -> None:
-    upload = validations.begin_request(house.database, house.key_id, FORM)
+    upload = uploads.begin_request(house.database, house.key_id, FORM)
     killed(house, BEFORE_COMMIT, lambda it: ingestion.receive(it.database, it.settings, Path("upload"), upload))
     assert house.held() > {upload.dataset_id}
     house.restart()

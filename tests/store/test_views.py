@@ -6,7 +6,7 @@ from datalens_service.base.clock import utc_now
 from datalens_service.base.errors import NotFound
 from datalens_service.store.access import keys
 from datalens_service.store.database import Database
-from datalens_service.store.datasets import datasets, validations, views
+from datalens_service.store.datasets import datasets, uploads, views
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.schema.tables import DEFAULT_TENANT, IntakeRow
 
@@ -39,7 +39,7 @@ def test_an_upload_without_a_data_set_has_a_state_and_no_contents(
     check(database, key_id, "ds_new", state)
     view = views.get(database, "ds_new")
     assert (view.name, view.state, view.deleted_at, view.contents) == ("cats", state, None, None)
-    validations.delete(database, "ds_new")
+    uploads.delete(database, "ds_new")
     assert views.get(database, "ds_new").state is DatasetState.DELETED
     assert views.get(database, "ds_new").deleted_at is not None
     assert views.list_views(database, DEFAULT_TENANT).items == ()

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from test_job_over_ranks import check_ranks, generator, run, silent
 
-from datalens_service.services import ingestion
+from datalens_service.services import ingestion, removal
 from datalens_service.store.access import keys
-from datalens_service.store.datasets import datasets, validations
+from datalens_service.store.datasets import datasets, uploads
 from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.datasets.record_files import RecordStore
 from datalens_service.store.jobs.jobs import JobState
@@ -37,9 +37,7 @@ def registered(remote: Deployment, folder: Path) -> StoredDataset:
     path = folder / "lamps.npz"
     np.savez(path, images=records.train.images, labels=records.train.labels)
     key, _ = keys.create(remote.database, "laptop")
-    upload = validations.begin_request(
-        remote.database, key.id, {"epsilon": 10.0, "name": "lamps", "confirm_classes": True}
-    )
+    upload = uploads.begin_request(remote.database, key.id, {"epsilon": 10.0, "name": "lamps", "confirm_classes": True})
     ingestion.receive(remote.database, remote.settings, path, upload)
     return datasets.get(remote.database, upload.dataset_id)
 
@@ -84,7 +82,7 @@ def test_two_ranks_on_records_in_the_store_are_one_on_a_folder(remote: Deploymen
 
 def test_deleted_dataset_is_gone_from_the_object_store(remote: Deployment, bucket: Bucket, tmp_path: Path) -> None:
     dataset = registered(remote, tmp_path)
-    ingestion.remove(remote.database, remote.artifacts, remote.settings, dataset.id)
+    removal.remove_dataset(remote.database, remote.artifacts, remote.settings, dataset.id)
     assert bucket.contents() == {}
 
 

@@ -61,7 +61,6 @@ def find_row(audit: StoredAudit, visitor: Visitor, waiting: str | None = None) -
 
 
 def draw(result: AttackResult, name: str) -> Markup:
-    """The curves of one attack."""
     # Built as a tree, which escapes every text.
     return Markup(roc_curve(name, result.attack, result.figures.curve))  # noqa: S704
 

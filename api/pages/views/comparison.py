@@ -82,7 +82,6 @@ def _figure_row(title: str, first: Figure | None, second: Figure | None) -> Comp
 
 
 def compare_parameters(first: Side, second: Side) -> list[ComparisonRow]:
-    """Parameters in which the two differ."""
     left, right = (dict(flatten(side.job.spec.model_dump(mode="json"))) for side in (first, second))
     names = dict.fromkeys([*left, *right])
     rows = [ComparisonRow(name_parameter(name), left.get(name, ABSENT), right.get(name, ABSENT)) for name in names]

@@ -72,7 +72,6 @@ _templates: Final = _environment()
 def page(
     request: Request, template: str, session: BrowserSession | None = None, *, status: int = 200, **facts: Any
 ) -> HTMLResponse:
-    """A page or a part of one."""
     theme = request.cookies.get(THEME_COOKIE, "")
     content = _templates.get_template(f"{template}.html.j2").render(
         path=inner_path(request.scope),
@@ -163,7 +162,6 @@ def _wrong_address(error: RequestValidationError) -> tuple[ProblemType, str]:
 
 
 def error_page(request: Request, problem: ProblemType, detail: str) -> HTMLResponse:
-    """A problem as a page."""
     response = open_page(request, "error", status=problem.status or 500, problem=problem, detail=detail)
     response.headers.update(standard_headers(problem))
     return response
@@ -201,7 +199,6 @@ class Visitor:
         return self.key.tenant_id
 
     def page(self, template: str, **facts: Any) -> HTMLResponse:
-        """A page for them."""
         return page(self.request, template, self.session, **facts)
 
     def note(self, services: Services, action: str, object_id: str) -> None:

@@ -120,11 +120,7 @@ def parse_groups(given: list[str] | None) -> dict[str, tuple[str, ...]]:
 
 
 def _rehearse(
-    dataset: Dataset,
-    spec: TrainingSpec,
-    attacks: tuple[str, ...],
-    references: int,
-    groups: dict[str, tuple[str, ...]],
+    dataset: Dataset, spec: TrainingSpec, attacks: tuple[str, ...], references: int, groups: dict[str, tuple[str, ...]]
 ) -> AuditResult:
     from datalens_service.audits.audit import AuditSettings
     from datalens_service.audits.targets import rehearse

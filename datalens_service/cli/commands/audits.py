@@ -43,10 +43,7 @@ def submit(
     method: options.MethodName = None,
     preset: options.PresetName = None,
     settings: options.Settings = None,
-    attacks: Annotated[
-        list[str] | None,
-        typer.Option("--attack", help=ATTACKS_HELP),
-    ] = None,
+    attacks: Annotated[list[str] | None, typer.Option("--attack", help=ATTACKS_HELP)] = None,
     groups: Annotated[list[str] | None, typer.Option("--group", help=GROUPS_HELP)] = None,
     references: Annotated[
         int, typer.Option("--references", parser=build_integer_parser(2), help="Models that never saw the candidates.")

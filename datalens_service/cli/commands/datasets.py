@@ -27,9 +27,7 @@ def upload(
     epsilon: Annotated[
         float | None,
         typer.Option(
-            "--epsilon",
-            parser=parse_number,
-            help="Lifetime ε of these records; all jobs together stay below it.",
+            "--epsilon", parser=parse_number, help="Lifetime ε of these records; all jobs together stay below it."
         ),
     ] = None,
     delta: Annotated[

@@ -47,9 +47,7 @@ def serve(
     port: Annotated[
         int | None,
         typer.Option(
-            "--port",
-            parser=build_integer_parser(1, 65535),
-            help="Port to listen on; left out, DATALENS_PORT or 8000.",
+            "--port", parser=build_integer_parser(1, 65535), help="Port to listen on; left out, DATALENS_PORT or 8000."
         ),
     ] = None,
     root_path: Annotated[
@@ -108,11 +106,11 @@ def _create_first_key(settings: Settings) -> str | None:
     """
     from datalens_service.adapters.startup import prepare
     from datalens_service.store.access import keys
-    from datalens_service.store.ledger.recovery import begin_audit
+    from datalens_service.store.ledger.recovery import begin_check
 
     database = prepare(settings)
     try:
-        begin_audit(database)
+        begin_check(database)
         return keys.create_first(database, "first", lambda secret: _write_secret(settings.data_dir / KEY_FILE, secret))
     finally:
         database.dispose()

@@ -14,14 +14,7 @@ import pyarrow.parquet as pq
 
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.data.export.png import choose_encoder
-from datalens_service.data.export.writer import (
-    ArchivePlace,
-    SoftLabels,
-    Writer,
-    WrittenImages,
-    is_verbatim,
-    provenance,
-)
+from datalens_service.data.export.writer import ArchivePlace, SoftLabels, Writer, WrittenImages, is_verbatim, provenance
 
 _ROWS_PER_GROUP: Final = 1000
 

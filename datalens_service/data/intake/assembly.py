@@ -13,14 +13,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from datalens_service.base.errors import InvalidDataset
-from datalens_service.data.dataset import (
-    MAXIMUM_CLASSES,
-    Labels,
-    Schema,
-    Split,
-    Upload,
-    check_upload,
-)
+from datalens_service.data.dataset import MAXIMUM_CLASSES, Labels, Schema, Split, Upload, check_upload
 from datalens_service.data.image_sizes import MAXIMUM_SIDE
 from datalens_service.data.intake.identifying_names import check_publishable, refuse_persons
 from datalens_service.data.intake.persons import (

@@ -91,7 +91,6 @@ def check_publishable(names: Sequence[str], num_images: int) -> None:
 
 
 def refuse_persons(names: Sequence[str], why: str, count: int) -> None:
-    """Refuse class names that are those of persons."""
     if names:
         reason = f"Class names are published, and {why}. {_WHAT_TO_DO}"
         raise UnusableFiles([BadFile(name=name, reason=reason) for name in names], count)

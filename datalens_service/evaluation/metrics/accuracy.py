@@ -56,9 +56,7 @@ def _learn(context: Context, benchmark: ClassifierBenchmark, generator: Generato
     given: list[Labels] = []
     for seed in range(benchmark.settings.repetitions):
         images, labels = generator.draw_training_set(
-            benchmark.settings.synthetic_images,
-            seed=seed,
-            observe=lambda _drawn, _count: benchmark.progress.pulse(),
+            benchmark.settings.synthetic_images, seed=seed, observe=lambda _drawn, _count: benchmark.progress.pulse()
         )
         given.append(benchmark.label(images, labels, seed))
         if benchmark.classifier is STANDARD and generator is context.generator:
@@ -101,7 +99,6 @@ class _Training(NamedTuple):
     applies: Callable[[JudgeClassifier, PublicFacts], bool]
 
     def metric(self, classifier: JudgeClassifier, title: str, meaning: str) -> Metric:
-        """The metric of one classifier."""
         return Metric(
             name=f"{self.family}{classifier.suffix}",
             title=title,
@@ -132,9 +129,7 @@ MOMENTS: Final = _NOISY_MOMENTS.metric(
     "What images from noisy class means and covariances alone reach at the same ε and δ.",
 )
 REAL_IMAGES: Final = _OF_REAL_IMAGES.metric(
-    STANDARD,
-    "Trained on the real images",
-    "What the same classifier reaches when it may see the real training images.",
+    STANDARD, "Trained on the real images", "What the same classifier reaches when it may see the real training images."
 )
 DISCRIMINANT: Final = Metric(
     name="discriminant",

@@ -1,11 +1,9 @@
 """The view of a metric: whatever its `reads` names, and nothing that is more private."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from datalens_service.base.errors import PersonsInBothSplits
 from datalens_service.data.dataset import Dataset, Schema, Split, Upload
@@ -75,7 +73,7 @@ class Sources:
     shared: dict[tuple[Standing, Hashable], Any] = field(default_factory=dict)
 
     @classmethod
-    def from_job(cls, subject: EvaluatedModel, settings: EvaluationSettings) -> Sources:
+    def from_job(cls, subject: EvaluatedModel, settings: EvaluationSettings) -> Self:
         """Collect the images that the settings name, as far as they exist."""
         reference = fidelity_reference(subject.dataset, subject.holdout, settings) if settings.fidelity else None
         return cls(subject, settings, test_reference(subject.dataset), reference)

@@ -1,7 +1,5 @@
 """Linear discriminant analysis: what one matrix learns, of pixels or of features of a public encoder."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import torch
 
 _TEST_BATCH: Final = 256
-_LEARNING_RATE: Final = 3e-3
+LEARNING_RATE: Final = 3e-3
 _WEIGHT_DECAY: Final = 0.01
 _SMOOTHED: Final = 0.1
 _RISING: Final = 0.1
@@ -44,6 +44,7 @@ def trained(
     device: str,
     steps: int = STEPS,
     batch_size: int = BATCH,
+    learning_rate: float = LEARNING_RATE,
     mirrored: bool = False,
     observe: Observe | None = None,
 ) -> torch.nn.Module:
@@ -55,6 +56,7 @@ def trained(
         seed: Seed of initial weights, order and shifts; the global random state is left as it was.
         device: "cpu" or a CUDA device.
         batch_size: Images per step.
+        learning_rate: Largest rate of AdamW.
         mirrored: True to exchange left and right at random, for classes that do not change by it.
         observe: Called after each step with (steps done, steps in all).
     """
@@ -64,7 +66,7 @@ def trained(
         torch.manual_seed(seed)
         pixels, targets = tensors_on(device, images, labels)
         network = judge_network(pixels.shape[3], num_classes).to(device).to(memory_format=torch.channels_last)
-        optimizer = torch.optim.AdamW(network.parameters(), _LEARNING_RATE, weight_decay=_WEIGHT_DECAY)
+        optimizer = torch.optim.AdamW(network.parameters(), learning_rate, weight_decay=_WEIGHT_DECAY)
         rate = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: _rate(done, steps))
         order = torch.from_numpy(balanced_order(labels, steps * batch_size, seed)).to(device)
         network.train()

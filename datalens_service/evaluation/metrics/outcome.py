@@ -9,11 +9,9 @@ reference   also the images of `reference`    as the owner declared these images
 training    also private training images      for the owner alone
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field
@@ -46,7 +44,7 @@ class Score(NamedTuple):
     balanced: float
 
     @classmethod
-    def from_labels(cls, given: Labels, right: Labels) -> Score:
+    def from_labels(cls, given: Labels, right: Labels) -> Self:
         """Score labels (m,) against the right ones."""
         hits = given == right
         per_class = [hits[right == label].mean() for label in np.unique(right)]
@@ -86,7 +84,7 @@ class MetricResult:
     balanced: tuple[float, ...] = ()
 
     @classmethod
-    def from_scores(cls, scores: Sequence[Score], protocol: str) -> MetricResult:
+    def from_scores(cls, scores: Sequence[Score], protocol: str) -> Self:
         """Accuracy of each seed."""
         accuracies, balanced = zip(*scores, strict=True)
         return cls(accuracies, protocol, balanced=balanced)

@@ -4,8 +4,6 @@ The noise that a record gets depends on that record and the seed alone: one that
 noise of others, so noise is chosen by the content of the image, not by its position.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
@@ -56,7 +54,7 @@ class NoiseBank:
     multiplier: int
 
     @classmethod
-    def draw(cls, dimensions: int, rng: np.random.Generator, device: torch.device) -> NoiseBank:
+    def draw(cls, dimensions: int, rng: np.random.Generator, device: torch.device) -> Self:
         """Draw noise for images of so many numbers; about 16 MiB of it."""
         bits = min(_LARGEST_LOG_SIZE, max(1, (_NUMBERS // dimensions).bit_length() - 1))
         fields = rng.standard_normal((2**bits, dimensions), dtype=np.float32)

@@ -5,10 +5,8 @@ Xie et al. 2018, "Differentially Private Generative Adversarial Network", with t
 and their price are those of docs/mechanisms/gradient_sum.md; the generated half of a batch costs nothing.
 """
 
-from __future__ import annotations
-
 import math
-from typing import Annotated, Literal, final
+from typing import Annotated, Literal, Self, final
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -69,7 +67,7 @@ class DpGan(Method):
     )
 
     @model_validator(mode="after")
-    def _blocks_stand_alone(self) -> DpGan:
+    def _blocks_stand_alone(self) -> Self:
         if self.sampling == "poisson" and self.warm_start is not None:
             raise ValueError(speak("⟦method.sampling⟧ poisson needs ⟦method.warm_start⟧ null."))
         return self

@@ -1,11 +1,9 @@
 """Parameters of noisy gradient descent on all weights of a network, and the bound of a unit's gradient."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -124,7 +122,7 @@ class DpSgdParameters(Method):
     )
 
     @model_validator(mode="after")
-    def _goes_together(self) -> DpSgdParameters:
+    def _goes_together(self) -> Self:
         refusal = next(self._refusals(), None)
         if refusal is not None:
             raise ValueError(speak(refusal))

@@ -26,11 +26,7 @@ from datalens_service.methods.descent.iterates import (
     restore_descent,
     write_iterates,
 )
-from datalens_service.methods.descent.unit_gradients import (
-    choose_question,
-    class_loss,
-    image_gradients,
-)
+from datalens_service.methods.descent.unit_gradients import choose_question, class_loss, image_gradients
 from datalens_service.methods.public_start import start_from_public
 from datalens_service.methods.script import Ask, Extras, Kept, Outcome, RunInputs, Script
 from datalens_service.models.classifiers.architectures import build_network

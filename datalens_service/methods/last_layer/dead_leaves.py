@@ -5,8 +5,6 @@ every scale. Baradad et al. 2021, "Learning to see by looking at noise", teach n
 show along which directions features of photographs vary, without a charge.
 """
 
-from __future__ import annotations
-
 from typing import Final, Literal
 
 import numpy as np

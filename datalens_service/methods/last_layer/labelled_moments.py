@@ -8,8 +8,6 @@ Relabelling samples by a private classifier is QUAIL's idea for tables (Rosenbla
 synthetic data: applied evaluations and enhancements").
 """
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import BeforeValidator, Field

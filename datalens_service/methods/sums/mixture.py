@@ -25,13 +25,7 @@ from datalens_service.methods.base import Plan
 from datalens_service.methods.facts import NEXT_TO_NONE, Facts, Levels
 from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
 from datalens_service.methods.sums.moments import Moments, fit_moments
-from datalens_service.methods.sums.record_sums import (
-    COUNT_WEIGHT,
-    ImageVectors,
-    SummedImages,
-    calibrated,
-    list_sums,
-)
+from datalens_service.methods.sums.record_sums import COUNT_WEIGHT, ImageVectors, SummedImages, calibrated, list_sums
 from datalens_service.models.generators.gaussian.gaussian import GaussianFit
 from datalens_service.models.generators.gaussian.mixture import MixtureFit, nearest
 from datalens_service.models.generators.generator import Generator

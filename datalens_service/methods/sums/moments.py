@@ -4,8 +4,6 @@ Three releases: Σ x·xᵀ pooled → subspace; counts and Σ Vᵀx per class �
 Everything after a release is post-processing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator as Coroutine
 from typing import Any, Literal, NamedTuple
 

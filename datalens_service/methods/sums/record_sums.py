@@ -1,7 +1,5 @@
 """Images as vectors, and calibrated releases, for methods of noisy sums over records."""
 
-from __future__ import annotations
-
 import math
 import operator
 

@@ -6,8 +6,6 @@ vector of a record is a function of its image alone (models/generators/level_set
 the client says what images show, one noisy count of drawings decides. Everything after a release is post-processing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator as Coroutine
 from typing import Any, Final, Literal, NamedTuple
 

@@ -3,10 +3,8 @@
 DataLens (CCS 2021); options of our own are marked in docs/methods.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, final
+from typing import Annotated, Any, ClassVar, Literal, Self, final
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -56,7 +54,7 @@ class DataLens(VotingMethod, _VoteSettings):
     name: Literal["datalens"] = "datalens"
 
     @model_validator(mode="after")
-    def _threshold_is_a_share(self) -> DataLens:
+    def _threshold_is_a_share(self) -> Self:
         if self.threshold != "none" and not 0 < self.threshold <= 1:
             raise ValueError(speak("⟦method.threshold⟧ must be 'none' or lie in (0, 1]."))
         return self

@@ -28,7 +28,6 @@ class VoteQuestion(NamedTuple):
 
 
 def make_teachers(shards: Shards, setting: Setting) -> TeacherBackend:
-    """Make the teachers of one rank."""
     return setting.teacher.build(setting, shards)
 
 

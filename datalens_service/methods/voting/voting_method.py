@@ -3,12 +3,10 @@
 A method of this kind adds its votes: DataLens one of several kinds, PATE-GAN scores.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final, Literal, get_args
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
@@ -111,7 +109,7 @@ class VotingMethod(TeacherSettings, ABC):
         return cls._nested(parameters) if isinstance(parameters, dict) else parameters
 
     @model_validator(mode="after")
-    def _votes_fit_their_basis(self) -> VotingMethod:
+    def _votes_fit_their_basis(self) -> Self:
         if self.vote_basis == "dct":
             try:
                 self.vote_parameters().check(self.vote_dimensions)

@@ -3,12 +3,10 @@
 It holds released numbers only. Predicting is post-processing: free, however often, on any images.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,7 +92,7 @@ class Classifier:
         )
 
     @classmethod
-    def load(cls, path: Path) -> Classifier:
+    def load(cls, path: Path) -> Self:
         """Read what `save` wrote; no code is executed from the file.
 
         Raises:

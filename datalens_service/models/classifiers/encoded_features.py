@@ -1,10 +1,8 @@
 """Features of a public encoder, in a basis that released samples may give, and the classifier on them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 import torch
@@ -55,7 +53,7 @@ class FeatureBasis:
         dimensions: int | None = None,
         file: Path | None = None,
         constant: float = 1.0,
-    ) -> FeatureBasis:
+    ) -> Self:
         """Use the features of an encoder as they are, or the first of them until `fit`."""
         network = EncodedFeatures(encoder.load(schema, file), encoder.dimensions(schema), dimensions)
         return cls(network.to(device).eval(), encoder, schema, constant)

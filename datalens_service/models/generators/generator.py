@@ -3,13 +3,11 @@
 A generator holds released numbers only. Drawing from it is post-processing: free, and repeatable by seed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -170,6 +168,6 @@ class Generator:
         return (ReleasedFile("generator.safetensors", "application/octet-stream", self.save),)
 
     @classmethod
-    def load(cls, path: Path) -> Generator:
+    def load(cls, path: Path) -> Self:
         """Read what `save` wrote; no code is executed from the file."""
         return cls(*load_model(path, KINDS, "generator"))

@@ -119,7 +119,6 @@ def spill_to_file(
 
 
 def total_bytes(shapes: Sequence[Shape]) -> int:
-    """Return the bytes of float32 tensors."""
     return sum(_FLOAT * math.prod(shape) for shape in shapes)
 
 

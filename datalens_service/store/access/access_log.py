@@ -7,13 +7,11 @@ can tell later whether the journal was rewritten. No content enters it: ids, nam
 owner wrote as a reason.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.orm import Session
@@ -56,8 +54,7 @@ class AuditEntry:
     hash: str = ""
 
     @classmethod
-    def from_row(cls, row: AuditEntryRow) -> AuditEntry:
-        """A copy of the row."""
+    def from_row(cls, row: AuditEntryRow) -> Self:
         return copied(cls, row)
 
     def computed_hash(self) -> str:
@@ -130,7 +127,6 @@ class EntryFilter:
     until: datetime | None = None
 
     def conditions(self, tenant_id: str) -> list[ColumnElement[bool]]:
-        """Return the conditions of entries of a tenant."""
         found = [AuditEntryRow.tenant_id == tenant_id]
         if self.actor is not None:
             namesakes = select(ApiKeyRow.id).where(ApiKeyRow.tenant_id == tenant_id, ApiKeyRow.name == self.actor)

@@ -41,7 +41,6 @@ class Identity:
     scopes: frozenset[Scope]
 
     def digest(self) -> str:
-        """Return a digest of who they are and where."""
         return hashlib.sha256("\n".join((self.tenant_id, self.issuer, self.subject)).encode()).hexdigest()
 
 

@@ -3,14 +3,12 @@
 The checksum lets a client, or a scanner for leaked secrets, tell a typing error from a revoked key.
 """
 
-from __future__ import annotations
-
 import re
 import zlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, Self
 from uuid import uuid4
 
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, exists, select
@@ -69,7 +67,7 @@ class ApiKey:
         return works(self, now)
 
     @classmethod
-    def from_row(cls, row: ApiKeyRow) -> ApiKey:
+    def from_row(cls, row: ApiKeyRow) -> Self:
         """A copy of the row, without the hash."""
         role = Role.STEWARD if row.is_steward else Role(row.role)
         named = None if row.scopes is None else [Scope(scope) for scope in row.scopes.split()]

@@ -4,8 +4,6 @@ Whoever adds holds the row of the quotas meanwhile, so that two who add at once 
 without a row, or without a number in it, has the limit of the settings, if they have one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 

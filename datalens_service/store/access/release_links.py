@@ -4,12 +4,10 @@ A link is a secret that is shown once (`shown_secrets.py`). It ends at a time, w
 made it when that is revoked; a key that expires or is replaced leaves its links alone.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, Self
 from uuid import uuid4
 
 from sqlalchemy import bindparam, func, select
@@ -53,7 +51,7 @@ class ReleaseLink:
     ended: bool
 
     @classmethod
-    def from_row(cls, row: ReleaseLinkRow, key_revoked_at: datetime | None, now: datetime) -> ReleaseLink:
+    def from_row(cls, row: ReleaseLinkRow, key_revoked_at: datetime | None, now: datetime) -> Self:
         """A copy of the row, without the hash."""
         expired = row.expires_at is not None and row.expires_at <= now
         return copy_row(cls, row, ended=expired or row.revoked_at is not None or key_revoked_at is not None)

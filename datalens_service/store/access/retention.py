@@ -62,7 +62,6 @@ def read(session: Session, tenant_id: str = EVERYWHERE) -> Retention:
 
 
 def read_effective(session: Session, tenant_id: str) -> Retention:
-    """Return what counts for a tenant."""
     return read(session).narrowed(read(session, tenant_id))
 
 

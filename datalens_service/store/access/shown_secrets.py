@@ -17,7 +17,6 @@ _ALPHABET: Final = string.digits + string.ascii_letters
 
 
 def draw_secret() -> str:
-    """Draw a new secret."""
     return "".join(secrets.choice(_ALPHABET) for _ in range(LENGTH))
 
 

@@ -4,12 +4,10 @@ Whether an object may be touched is decided in one place, `check_owned`: an obje
 Accounts are per tenant as well, because fingerprints are keyed by tenant (docs/decisions/0006-accounts-per-tenant.md).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Self
 from uuid import uuid4
 
 from sqlalchemy import BindParameter, Connection, Select, bindparam, select
@@ -79,8 +77,7 @@ class Tenant:
     receipt: dict[str, Any] | None
 
     @classmethod
-    def from_row(cls, row: TenantRow) -> Tenant:
-        """A copy of the row."""
+    def from_row(cls, row: TenantRow) -> Self:
         return copy_row(cls, row)
 
 
@@ -137,7 +134,6 @@ def get(database: Database, tenant_id: str) -> Tenant:
 
 
 def find(database: Database, name: str) -> Tenant:
-    """The tenant of this name or id."""
     query = select(TenantRow).where((TenantRow.name == name) | (TenantRow.id == name))
     with database.session() as session:
         row = session.scalars(query).first()

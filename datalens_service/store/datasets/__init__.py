@@ -1,1 +1,1 @@
-"""Datasets, their uploads and validations, and stored files."""
+"""Datasets, their uploads, and stored files."""

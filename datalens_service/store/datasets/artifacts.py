@@ -63,7 +63,6 @@ class Artifact:
 
     @property
     def audience(self) -> Audience:
-        """Return for whom the file is."""
         return "anyone" if self.releasable else "owner"
 
     @property

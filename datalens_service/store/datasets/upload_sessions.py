@@ -1,10 +1,9 @@
 """Uploads that arrive in chunks: what is known of each. The bytes are on the disk (`api/uploads/tus.py`)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Self
 from uuid import uuid4
 
 from sqlalchemy import delete, select
@@ -41,8 +40,7 @@ class PartialUpload:
         return self.received == self.length
 
     @classmethod
-    def from_row(cls, row: UploadRow) -> PartialUpload:
-        """A copy of the row."""
+    def from_row(cls, row: UploadRow) -> Self:
         return copy_row(cls, row)
 
 
@@ -58,7 +56,6 @@ def create(database: Database, key_id: str, length: int, lifetime: timedelta, na
 
 
 def get(database: Database, upload_id: str) -> PartialUpload:
-    """Return the upload with this id."""
     with database.session() as session:
         return PartialUpload.from_row(_row(session, upload_id))
 

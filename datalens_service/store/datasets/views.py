@@ -4,12 +4,11 @@ Two tables stand behind it. `datasets` has what an account pays for and is never
 upload came, and its private report.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Self
 
 from sqlalchemy import Select, Text, cast, or_, select, union_all
 from sqlalchemy.orm import Session
@@ -17,7 +16,7 @@ from sqlalchemy.orm import Session
 from datalens_service.base.errors import NotFound
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
-from datalens_service.store.datasets.validations import Validation
+from datalens_service.store.datasets.uploads import StoredUpload
 from datalens_service.store.paging import StoredPage, after, build_cursor, check_limit
 from datalens_service.store.schema.tables import ApiKeyRow, DatasetRow, IntakeRow
 
@@ -41,11 +40,11 @@ class DatasetView:
     contents: StoredDataset | None
 
     @classmethod
-    def from_dataset(cls, dataset: StoredDataset) -> DatasetView:
+    def from_dataset(cls, dataset: StoredDataset) -> Self:
         return cls(dataset.id, dataset.name, dataset.state, dataset.created_at, dataset.deleted_at, dataset)
 
     @classmethod
-    def from_validation(cls, validation: Validation) -> DatasetView:
+    def from_upload(cls, validation: StoredUpload) -> Self:
         """Return the view of an upload that is being read, waits for its confirmation, or could not be used."""
         name = validation.form.get("name") or validation.dataset_id
         deleted_at = validation.finished_at if validation.state is DatasetState.DELETED else None
@@ -112,5 +111,5 @@ def _read(session: Session, ids: Sequence[str]) -> dict[str, DatasetView]:
     found = {row.id: DatasetView.from_dataset(StoredDataset.from_row(row)) for row in registered}
     if others := set(ids) - found.keys():
         unregistered = session.scalars(select(IntakeRow).where(IntakeRow.dataset_id.in_(others)))
-        found |= {row.dataset_id: DatasetView.from_validation(Validation.from_row(row)) for row in unregistered}
+        found |= {row.dataset_id: DatasetView.from_upload(StoredUpload.from_row(row)) for row in unregistered}
     return found

@@ -39,12 +39,7 @@ _OF_MODEL: Final = (
     .join(ReleasedModelRow, ReleasedModelRow.job_id == JobRow.id)
     .where(ReleasedModelRow.id == bindparam("identifier"))
 )
-_QUERIES: Final = {
-    "job_id": _OF_JOB,
-    "generator_id": _OF_MODEL,
-    "classifier_id": _OF_MODEL,
-    "release_id": _OF_MODEL,
-}
+_QUERIES: Final = {"job_id": _OF_JOB, "generator_id": _OF_MODEL, "classifier_id": _OF_MODEL, "release_id": _OF_MODEL}
 """Statements that find whether a result is held back, by the parameter of a path that names it."""
 
 

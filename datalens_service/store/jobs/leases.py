@@ -152,7 +152,6 @@ def progress(database: Database, lease: Lease, phase: Phase, value: int, maximum
 
 
 def read_requests(database: Database, job_id: str) -> Requests:
-    """Read which requests a job has now."""
     query = select(JobRow.cancel_requested, JobRow.pause_requested).where(JobRow.id == job_id)
     with database.session() as session:
         return Requests(*session.execute(query).one())

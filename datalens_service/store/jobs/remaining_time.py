@@ -1,7 +1,5 @@
 """Estimates how long a running job will go on, by its plan and by how it has kept to it so far."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from datetime import datetime

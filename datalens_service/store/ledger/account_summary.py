@@ -1,10 +1,9 @@
 """Read-only views of an account: its summary, its journal, and which account pays for a data set."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import select
@@ -68,7 +67,7 @@ class AccountSummary:
             return 0
         return self.limit_units - self.reserved_units - self.charged_units - self.held_for_slack
 
-    def with_reserved(self, charge: Charge) -> AccountSummary:
+    def with_reserved(self, charge: Charge) -> Self:
         """The account once units and slack of a new job are reserved; what they do not leave is below 0."""
         slack = self.reserved_slack + charge.slack
         try:
@@ -107,7 +106,6 @@ class AccountSummary:
         return accounting.stated_epsilon(Charge(units, slack), self.delta)
 
     def figures(self) -> AccountFigures:
-        """The account as ε at δ; public."""
         return _convert(self)
 
 
@@ -154,7 +152,6 @@ def read_account(session: Session, dataset_id: str) -> AccountRow:
 
 
 def summarize_row(account: AccountRow) -> AccountSummary:
-    """The summary of one account."""
     return copied(AccountSummary, account, account_id=account.id, entries=account.head_seq)
 
 

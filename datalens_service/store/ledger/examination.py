@@ -99,8 +99,7 @@ def _outdate_leases(job: JobRow, lease_token: int) -> None:
 def known_hashes(session: Session, account: AccountRow) -> set[str]:
     """Hashes of the charges that its journal has, and of the lost ones that it has booked again."""
     query = select(LedgerEntryRow.hash, LedgerEntryRow.recovers).where(
-        LedgerEntryRow.account_id == account.id,
-        LedgerEntryRow.kind.in_(SPENDS),
+        LedgerEntryRow.account_id == account.id, LedgerEntryRow.kind.in_(SPENDS)
     )
     return {known for row in session.execute(query) for known in row if known is not None}
 

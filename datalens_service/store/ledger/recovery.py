@@ -32,19 +32,19 @@ T = TypeVar("T")
 
 
 def check_against_log(database: Database) -> tuple[str, ...]:
-    """Ids of the accounts that an audit of all of them freezes; run at the start of processes that give out jobs.
+    """Ids of the accounts that a check of all of them freezes; run at the start of processes that give out jobs.
 
     Raises:
         LedgerCorrupt: The journal or the log contradicts itself.
     """
-    return finish_audit(database, begin_audit(database))
+    return finish_check(database, begin_check(database))
 
 
-def begin_audit(database: Database) -> LogIndex:
-    """The index of the log, which belongs to this database; no account counts as audited from here on.
+def begin_check(database: Database) -> LogIndex:
+    """The index of the log, which belongs to this database; no account counts as checked from here on.
 
-    From then on this process reserves nothing on an account and raises no limit before the account has been audited:
-    `in_step_with_log` does it at the first use, `finish_audit` for all others.
+    From then on this process reserves nothing on an account and raises no limit before the account has been checked:
+    `in_step_with_log` does it at the first use, `finish_check` for all others.
 
     Raises:
         LedgerCorrupt: The log cannot be read, or names data sets this database does not have: it is not the
@@ -56,21 +56,21 @@ def begin_audit(database: Database) -> LogIndex:
         account_ids = session.scalars(select(AccountRow.id).order_by(AccountRow.id)).all()
         check_all_known(session, log.dataset_ids)
         session.get_one(InstallationRow, 1).checked_log_bytes = log.length
-    database.unaudited.update(dict.fromkeys(account_ids, log))
+    database.unchecked.update(dict.fromkeys(account_ids, log))
     return log
 
 
-def finish_audit(database: Database, log: LogIndex, stopping: Callable[[], bool] = lambda: False) -> tuple[str, ...]:
-    """Audit accounts that no use has audited since `begin_audit`, and restore the log; ids of those it has frozen.
+def finish_check(database: Database, log: LogIndex, stopping: Callable[[], bool] = lambda: False) -> tuple[str, ...]:
+    """Check accounts that no use has checked since `begin_check`, and restore the log; ids of those it has frozen.
 
     Raises:
         StoreUnavailable: Disk or database do not answer; to be repeated.
     """
     frozen: list[str] = []
-    for account_id in tuple(database.unaudited):
+    for account_id in tuple(database.unchecked):
         if stopping():
             return tuple(frozen)
-        if not _audit(database, account_id):
+        if not _check(database, account_id):
             frozen.append(account_id)
     _rewrite_lost_lines(database, log)
     return tuple(frozen)
@@ -97,9 +97,9 @@ def check_log(database: Database, account: AccountRow) -> None:
     """Refuse to go on with an account (locked) that may have forgotten charges; to be called `in_step_with_log`.
 
     Raises:
-        LogMismatch: The log is not as the account left it, or the account has not been audited since the start.
+        LogMismatch: The log is not as the account left it, or the account has not been checked since the start.
     """
-    if account.id in database.unaudited:
+    if account.id in database.unchecked:
         raise LogMismatch(account.id)
     if database.log is not None and account.frozen_reason is None:
         account.checked_log_bytes = database.log.check(account.id, account.checked_log_bytes)
@@ -135,9 +135,9 @@ def withdraw(database: Database, line: LogLine, end: int) -> None:
 
 
 def _catch_up(database: Database, account_id: str) -> None:
-    """Book what the log has gained, or freeze the account; audit it if that was not done since the start."""
-    if account_id in database.unaudited:
-        _audit(database, account_id)
+    """Book what the log has gained, or freeze the account; check it if that was not done since the start."""
+    if account_id in database.unchecked:
+        _check(database, account_id)
         return
     with database.transaction() as session:
         account = ledger.lock_account(session, account_id)
@@ -145,19 +145,19 @@ def _catch_up(database: Database, account_id: str) -> None:
             _examine(session, account, lambda: log.read_after(account.checked_log_bytes, account_id))
 
 
-def _audit(database: Database, account_id: str) -> bool:
-    """Return True if an account of `Database.unaudited` is in order; freeze it if not.
+def _check(database: Database, account_id: str) -> bool:
+    """Return True if an account of `Database.unchecked` is in order; freeze it if not.
 
     Under the account's lock no charge is between its log line and its commit.
     """
     with database.transaction() as session:
         account = ledger.lock_account(session, account_id)
-        index = database.unaudited.get(account_id)
+        index = database.unchecked.get(account_id)
         # None: somebody else was faster.
         if index is not None:
             _examine(session, account, lambda: _read_indexed(database, index, account_id))
         intact = account.frozen_reason is None
-    database.unaudited.pop(account_id, None)
+    database.unchecked.pop(account_id, None)
     return intact
 
 

@@ -5,8 +5,6 @@ against every other program with the same database user. Against an owner of the
 chain and the log outside the database.
 """
 
-from __future__ import annotations
-
 import secrets
 from typing import Final
 

@@ -22,37 +22,11 @@ _PERSON: Final = re.compile(
     r"([_ -]?(id|no|nr|number|key|code|uid|name))?",
     re.IGNORECASE,
 )
-_NO_PERSON: Final = frozenset(
-    [
-        "date",
-        "dates",
-        "time",
-        "times",
-        "datetime",
-        "timestamp",
-        "day",
-        "month",
-        "year",
-        "age",
-        "birth",
-        "dob",
-        "studydate",
-        "studytime",
-        "birthdate",
-        "split",
-        "fold",
-        "subset",
-        "partition",
-        "batch",
-        "source",
-        "origin",
-        "site",
-        "scanner",
-        "device",
-        "camera",
-        "version",
-    ]
-)
+_NO_PERSON: Final = frozenset([
+    "date", "dates", "time", "times", "datetime", "timestamp", "day", "month", "year", "age", "birth", "dob",
+    "studydate", "studytime", "birthdate", "split", "fold", "subset", "partition", "batch", "source", "origin", "site",
+    "scanner", "device", "camera", "version",
+])  # fmt: skip
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
@@ -66,7 +40,6 @@ class Columns(NamedTuple):
 
     @property
     def group_name(self) -> str | None:
-        """Return the word for one group."""
         return None if self.group is None else group_word(self.group)
 
 

@@ -28,15 +28,8 @@ METADATA: Final = ("metadata.csv", "metadata.jsonl")
 
 ARCHIVE_BESIDE: Final = "It holds another archive, {}. Unpack that one, and upload it or its images."
 _LEFT_BEHIND: Final = (
-    "thumbs.db",
-    "ehthumbs.db",
-    "desktop.ini",
-    "icon\r",
-    "dicomdir",
-    "classes.json",
-    "card.json",
-    "sha256sums",
-)
+    "thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r", "dicomdir", "classes.json", "card.json", "sha256sums",
+)  # fmt: skip
 _NOTES: Final = re.compile(
     r"(readme|license|licence|copying|notice|citation|changelog|authors|contributing|datasheet|croissant)(\W.*)?"
     r"|.*\.(txt|md|rst|pdf|rtf|docx?|odt|html?|log|url|lnk|webloc|sha256|md5|cff)",
@@ -199,7 +192,6 @@ class SplitFiles(NamedTuple):
 
 
 def split_named(folder: str) -> str | None:
-    """Return the split that a folder is named after."""
     return _SPLITS.get(folder.casefold())
 
 

@@ -61,7 +61,6 @@ class Metadata:
     persons: list[str] = field(default_factory=list)
 
     def find_row(self, name: str) -> MetadataRow | None:
-        """Return the row of a file."""
         return self.rows.get(name.casefold())
 
 

@@ -63,7 +63,6 @@ class ValidationErrors:
 
     @property
     def bad_files(self) -> tuple[BadFile, ...]:
-        """Return the files that were noted."""
         return tuple(self._bad_files)
 
     def raise_if_any(self) -> None:

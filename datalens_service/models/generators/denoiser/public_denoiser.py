@@ -5,8 +5,6 @@ of released images, at no cost. The denoiser adds the looks of public images, so
 framed alike; labels are not read. It is public itself, and kept for later runs.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from dataclasses import dataclass

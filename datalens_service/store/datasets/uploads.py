@@ -1,4 +1,4 @@
-"""Turns uploads into data sets: each is read by one process, and its owner can ask what came of it.
+"""Uploads before they are data sets: each is read by one process, and its owner can ask what came of it.
 
     validating → review     it was read; its owner looks at the class names, which become public with its budget
                → ready      the same, with class names that were confirmed beforehand
@@ -40,8 +40,8 @@ from datalens_service.store.schema.tables import DatasetRow, IntakeRow, LedgerEn
 
 
 @dataclass(frozen=True)
-class Validation:
-    """The check of an upload, as it was when it was read.
+class StoredUpload:
+    """An upload before it is a data set, as it was when it was read.
 
     Attributes:
         dataset_id: Id of the data set that exists once `state` is ready.
@@ -60,16 +60,15 @@ class Validation:
     finished_at: datetime | None
 
     def __repr__(self) -> str:
-        return f"Validation({self.dataset_id}, {self.state})"
+        return f"StoredUpload({self.dataset_id}, {self.state})"
 
     @classmethod
-    def from_row(cls, row: IntakeRow) -> Validation:
-        """A copy of the row."""
+    def from_row(cls, row: IntakeRow) -> StoredUpload:
         report = None if row.report is None else Private(row.report)
         return copy_row(cls, row, state=DatasetState(row.state), report=report)
 
 
-def begin(database: Database, key_id: str, upload_id: str, form: dict[str, Any]) -> Validation:
+def begin(database: Database, key_id: str, upload_id: str, form: dict[str, Any]) -> StoredUpload:
     """Turn a complete upload over to its check; from now on, no more can be added to it.
 
     It has the name of its file unless the form has another.
@@ -86,18 +85,18 @@ def begin(database: Database, key_id: str, upload_id: str, form: dict[str, Any])
         row = _new(dataset_id, key_id, upload_id, named)
         session.add(row)
         session.flush()
-        return Validation.from_row(row)
+        return StoredUpload.from_row(row)
 
 
-def begin_request(database: Database, key_id: str, form: dict[str, Any]) -> Validation:
+def begin_request(database: Database, key_id: str, form: dict[str, Any]) -> StoredUpload:
     """The check of an upload that is read while its request lasts; noted nowhere before it has ended."""
     row = _new(datasets.new_id(), key_id, None, form)
     row.created_at = read_clock(database)
-    return Validation.from_row(row)
+    return StoredUpload.from_row(row)
 
 
 def settle(
-    session: Session, seen: Validation, state: DatasetState, report: dict[str, Any] | None, form: dict[str, Any]
+    session: Session, seen: StoredUpload, state: DatasetState, report: dict[str, Any] | None, form: dict[str, Any]
 ) -> None:
     """Note what came of an upload, in the transaction that makes it so.
 
@@ -120,7 +119,7 @@ def settle(
     session.flush()
 
 
-def note(database: Database, seen: Validation, state: DatasetState, report: dict[str, Any]) -> None:
+def note(database: Database, seen: StoredUpload, state: DatasetState, report: dict[str, Any]) -> None:
     """Note what came of an upload that is no data set, or not yet.
 
     Raises:
@@ -130,10 +129,9 @@ def note(database: Database, seen: Validation, state: DatasetState, report: dict
         settle(session, seen, state, report, seen.form)
 
 
-def get(database: Database, dataset_id: str) -> Validation:
-    """Return the validation with this id."""
+def get(database: Database, dataset_id: str) -> StoredUpload:
     with database.session() as session:
-        return Validation.from_row(get_or_refuse(session, IntakeRow, dataset_id, "data set"))
+        return StoredUpload.from_row(get_or_refuse(session, IntakeRow, dataset_id, "data set"))
 
 
 def count_test_images(database: Database, dataset_id: str) -> int | None:
@@ -152,16 +150,16 @@ def joined(database: Database, dataset_ids: Iterable[str]) -> dict[str, Joined]:
     return {dataset_id: Joined.model_validate(account) for dataset_id, account in noted.items() if account is not None}
 
 
-def in_state(database: Database, state: DatasetState) -> tuple[Validation, ...]:
+def in_state(database: Database, state: DatasetState) -> tuple[StoredUpload, ...]:
     """Return all uploads in a state, oldest first."""
     query = select(IntakeRow).where(IntakeRow.state == state).order_by(IntakeRow.created_at)
     with database.session() as session:
-        return tuple(Validation.from_row(row) for row in session.scalars(query))
+        return tuple(StoredUpload.from_row(row) for row in session.scalars(query))
 
 
 def delete(
     database: Database, dataset_id: str, settle: Callable[[Session], None] = lambda _session: None
-) -> Validation | None:
+) -> StoredUpload | None:
     """Delete the report of an upload; None if there is none. Repeatable.
 
     One that is not ready cannot become so any more. Of one that is, the data set has to be deleted first. Its files are
@@ -188,16 +186,12 @@ def delete(
             removals.note(session, RemovalKind.UPLOAD, row.upload_id)
         row.state, row.report, row.form = DatasetState.DELETED, None, {}
         row.finished_at = row.finished_at or read_database_clock(session)
-        return Validation.from_row(row)
+        return StoredUpload.from_row(row)
 
 
 def _new(dataset_id: str, key_id: str, upload_id: str | None, form: dict[str, Any]) -> IntakeRow:
     return IntakeRow(
-        dataset_id=dataset_id,
-        key_id=key_id,
-        upload_id=upload_id,
-        state=DatasetState.VALIDATING,
-        form=form,
+        dataset_id=dataset_id, key_id=key_id, upload_id=upload_id, state=DatasetState.VALIDATING, form=form
     )
 
 
