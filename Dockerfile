@@ -49,7 +49,7 @@ FROM build AS build-worker-cpu
 ARG TORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
 RUN python requirements.py --torch-cpu > torch.txt \
     && /opt/datalens/bin/pip install --no-deps --index-url "$TORCH_CPU_INDEX" --requirement torch.txt \
-    && python requirements.py worker production onnx imagenet c2pa dicom diffusers > requirements.txt \
+    && python requirements.py worker production onnx imagenet c2pa dicom diffusers timestamp > requirements.txt \
     && /opt/datalens/bin/pip install --require-hashes --constraint requirements.lock --requirement requirements.txt
 COPY --from=wheel /wheel /wheel
 RUN /opt/datalens/bin/pip install --no-deps /wheel/*.whl && python -m compileall -q /opt/datalens/lib
@@ -57,7 +57,7 @@ RUN /opt/datalens/bin/pip install --no-deps /wheel/*.whl && python -m compileall
 
 FROM build AS build-worker-cuda
 
-RUN python requirements.py worker production onnx imagenet c2pa dicom diffusers > requirements.txt \
+RUN python requirements.py worker production onnx imagenet c2pa dicom diffusers timestamp > requirements.txt \
     && /opt/datalens/bin/pip install --require-hashes --constraint requirements.lock --requirement requirements.txt
 COPY --from=wheel /wheel /wheel
 RUN /opt/datalens/bin/pip install --no-deps /wheel/*.whl && python -m compileall -q /opt/datalens/lib

@@ -81,12 +81,12 @@ from datalens_service.store.datasets.record_files import RecordStore
 from datalens_service.store.installation import signing_key
 
 _KEYED: Final = (
-    datasets, dataset_changes, plans, jobs, audits, events, downloads, encoders, generators, classifiers, releases,
+    jobs, datasets, dataset_changes, plans, audits, events, downloads, encoders, generators, classifiers, releases,
     access, administration, released_images, webhooks,
 )  # fmt: skip
 """Operations that need a key, all of them."""
 _OTHERS: Final = (
-    uploads, artifacts, health, problem_types, public_pages, single_sign_on, dataset_pages, plan_pages, image_pages,
+    uploads, artifacts, problem_types, public_pages, single_sign_on, dataset_pages, plan_pages, image_pages,
     job_pages, administration_pages, release_pages, shared_pages,
 )  # fmt: skip
 
@@ -117,6 +117,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.settings = settings
     app.state.stopping = threading.Event()
     expected = document.problems("unauthorized", "store-unavailable", "internal-error")
+    # Routes are tried in turn: what is asked for all the time comes first.
+    app.include_router(health.router)
     for module in _KEYED:
         app.include_router(module.router, dependencies=[Depends(caller)], responses=expected)
     for module in _OTHERS:
@@ -139,7 +141,7 @@ def _first_parts(app: FastAPI) -> frozenset[str]:
     Raises:
         InvalidInput: The root path begins with one of them: nobody could tell whether a proxy has taken it away.
     """
-    routes = [*app.routes, *(route for module in _KEYED + _OTHERS for route in module.router.routes)]
+    routes = [*app.routes, *(route for module in (health, *_KEYED, *_OTHERS) for route in module.router.routes)]
     own = frozenset(route.path.split("/")[1] for route in routes if isinstance(route, Route | Mount))
     root_path: str = app.state.settings.root_path
     if root_path and root_path.split("/")[1] in own:

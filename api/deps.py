@@ -91,9 +91,7 @@ _bearer = HTTPBearer(
 
 
 async def caller(
-    request: Request,
-    services: ServicesDep,
-    credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
+    request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 ) -> AsyncGenerator[ApiKey]:
     """The key the request carries, or the one that its browser signed in with: here is the one door.
 
@@ -106,7 +104,7 @@ async def caller(
     """
     # In flight until the block is left, which waits for nothing and needs no thread.
     with ExitStack() as in_flight:
-        yield await run_in_thread(_admit, in_flight, request, services, credentials)
+        yield await run_in_thread(_admit, in_flight, request, request.app.state.services, credentials)
 
 
 def _admit(

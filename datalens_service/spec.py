@@ -35,7 +35,7 @@ from datalens_service.privacy.accounting import (
     stated_epsilon,
     stated_mu,
 )
-from datalens_service.privacy.guarantee import PrivacyUnit, job_guarantee
+from datalens_service.privacy.guarantee import job_guarantee
 from datalens_service.privacy.risk import tell_risk
 
 SYNTHETIC_IMAGES: Final = 10_000
@@ -215,7 +215,7 @@ class PlanSummary(BaseModel):
 
     def about(self, schema: Schema) -> Self:
         """State the guarantee for the units of a data set, which a plan of version 1.0.0 does not name."""
-        unit, charge = PrivacyUnit(schema.unit, schema.records_per_unit), Charge(self.units, self.slack)
+        unit, charge = schema.privacy_unit, Charge(self.units, self.slack)
         guarantee = job_guarantee(unit, self.epsilon_at_plan, self.delta, charge, self.epsilon_replace_one)
         stated = {"unit": unit.name, "records_per_unit": unit.records, "guarantee": guarantee}
         return self.model_copy(update=stated | {"risk": tell_risk(unit.word, charge)})

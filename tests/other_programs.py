@@ -28,6 +28,7 @@ _PACKAGES: Final = {
     "systemd-analyze": "systemd",
     "strace": "strace",
     "git": "git",
+    "openssl": "openssl",
 }
 """Every such program, and the package of Debian that has it."""
 

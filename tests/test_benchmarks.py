@@ -42,7 +42,7 @@ def report_of(command: str, folder: Path) -> dict[str, Any]:
 
 
 def test_reduced_benchmark_of_the_service(tmp_path: Path) -> None:
-    report = report_of("benchmarks.service --clients 3 --requests 2", tmp_path)
+    report = report_of("benchmarks.service --clients 3 --requests 2 --seconds 0.02 --images 300", tmp_path)
     for name in ("submit", "status", "list", "plan", "download"):
         assert 0 < report[name]["p50_ms"] <= report[name]["p95_ms"]
         assert report[name]["errors"] == 0

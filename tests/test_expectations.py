@@ -186,9 +186,18 @@ def test_the_epsilon_of_a_target_grows_with_the_accuracy_and_falls_with_the_unit
 
 def test_an_accuracy_that_no_epsilon_reaches_is_refused_with_the_most_that_is_known() -> None:
     schema = schema_of({}, 100)
-    with pytest.raises(UnreachableAccuracy, match="not reachable in what was measured") as refused:
+    with pytest.raises(UnreachableAccuracy, match="% is out of reach: with 100 images") as refused:
         find_target(planned(schema, 1.0, preset="auto"), schema, 99.5)
     assert f"up to {MOST_EPSILON:g}" in refused.value.detail
+    assert "classifier" not in refused.value.detail
+
+
+def test_where_images_cannot_reach_an_accuracy_the_epsilon_of_a_classifier_that_can_is_named() -> None:
+    schema = schema_of({}, 60_000)
+    with pytest.raises(UnreachableAccuracy) as refused:
+        find_target(planned(schema, 1.0, preset="auto"), schema, 80.0)
+    needed = find_target(planned(schema, 1.0, preset="classifier"), schema, 80.0).epsilon
+    assert f"a private classifier is expected to reach it at ε = {needed}" in refused.value.detail
 
 
 def test_every_row_is_of_a_clean_commit_and_a_set_with_a_name() -> None:

@@ -25,6 +25,7 @@ SECRETS = {
     "broker_url": "redis://:canary@localhost:6379/0",
     "oidc_client_secret": "canary with a space",
     "smtp_url": "smtps://u:canary@mail.example.org",
+    "timestamp_url": "https://u:canary@stamps.example.org",
 }
 SENDER = {"public_url": "https://example.org", "mail_sender": "a@example.org", "mail_domains": "example.org"}
 WITHOUT_PASSWORD = {"artifact_url", "records_url", "records_key_file", "public_url", "oidc_issuer"} | {

@@ -64,7 +64,7 @@ def show_plan(
         "parts/plan_cost",
         plan=plan,
         unreachable=unreachable,
-        unit=priced.schema.unit,
+        unit=priced.schema.privacy_unit.word,
         gauge=facts.divide_budget(plan.budget, plan.cost.units),
         training_request=training_request,
         # One key per price: pressing twice submits once.

@@ -16,7 +16,7 @@ from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.planning.target import Target, find_target
 from datalens_service.privacy.accounting import stated_mu
 from datalens_service.privacy.budget_advice import advise
-from datalens_service.privacy.guarantee import PrivacyUnit, account_guarantee
+from datalens_service.privacy.guarantee import account_guarantee
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.prices import Prices
 from datalens_service.services.pricing import PricedRequest
@@ -157,8 +157,7 @@ class DatasetRead(BaseModel):
 def _tell_guarantee(schema: Schema, account: AccountSummary) -> str:
     if schema.records_are_public:
         return ""
-    unit = PrivacyUnit(schema.unit, schema.records_per_unit)
-    return account_guarantee(unit, account.epsilon, account.delta, account.limit_units)
+    return account_guarantee(schema.privacy_unit, account.epsilon, account.delta, account.limit_units)
 
 
 class ReleaseMode(StrEnum):

@@ -1,7 +1,6 @@
 """Opening the store as the settings say: with an audit, or in a job process beside one that was audited."""
 
 import os
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -114,9 +113,11 @@ def _list_main_disks(settings: Settings) -> dict[str, Path]:
     return disks
 
 
-def _check(disks: Mapping[str, Path]) -> None:
+def _check(disks: dict[str, Path]) -> None:
     names = {"data": "⟦DATALENS_DATA_DIR⟧", "ledger_log": "the ledger log", "database": "the database"}
-    for name, folder in disks.items():
+    # By default they are one folder.
+    first = {folder: name for name, folder in reversed(disks.items())}
+    for folder, name in first.items():
         check_writable(folder, names.get(name) or f"{name.removeprefix('data/')} in ⟦DATALENS_DATA_DIR⟧")
 
 

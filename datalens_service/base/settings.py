@@ -142,6 +142,11 @@ class Settings(BaseSettings):
     content_credentials_key_file: Path | None = Field(
         default=None, description="PEM file with the private key of that certificate: a secret."
     )
+    timestamp_url: Annotated[SecretStr, Secret()] = Field(
+        default=SecretStr(""),
+        description="Time stamp authority (RFC 3161) that witnesses the head of an account when a job ends: it gets a "
+        "hash, and nothing else. Empty asks none. Needs the extra timestamp.",
+    )
     inception_weights: Path | None = Field(
         default=None,
         description="Weights of ImageNet Inception as torch-fidelity publishes them, on every worker; None downloads "
@@ -296,6 +301,9 @@ class Settings(BaseSettings):
         url = self.smtp_url.get_secret_value()
         if url and not url.startswith(("smtp://", "smtps://")):
             raise ValueError(speak("⟦DATALENS_SMTP_URL⟧ must begin with smtp:// or smtps://."))
+        authority = self.timestamp_url.get_secret_value()
+        if authority and not authority.startswith(("http://", "https://")):
+            raise ValueError(speak("⟦DATALENS_TIMESTAMP_URL⟧ must begin with http:// or https://."))
         features = [
             ("Single sign-on", self.oidc_issuer, ("public_url", "oidc_client_id", "oidc_scopes")),
             ("Mail", url, ("public_url", "mail_sender", "mail_domains")),

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeAlias
 
 import typer
@@ -52,7 +53,8 @@ def show_items(
     """
     listed = [_to_members(item) for item in items]
     table = [[item[column] or "" for column in columns] for item in listed] if rows is None else rows
-    show({"items": listed}, format_table(columns, table), as_json=as_json)
+    titles = [column.replace("_", " ") for column in columns]
+    show({"items": listed}, format_table(titles, table), as_json=as_json)
 
 
 def name_actor(actor: "Actor | None") -> str:
@@ -98,7 +100,7 @@ def format_facts(rows: Mapping[str, object]) -> Text:
     width = max((cell_len(name) for name in rows), default=0)
     lines = []
     for name, value in rows.items():
-        first, *more = str(spell_number(value)).split("\n")
+        first, *more = _write(value).split("\n")
         lines.append(Text.assemble((set_cell_size(name, width), "dim"), "  ", first))
         lines += [Text(" " * (width + 2) + line) for line in more]
     return Text("\n").join(lines)
@@ -106,7 +108,7 @@ def format_facts(rows: Mapping[str, object]) -> Text:
 
 def format_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Text:
     """Write one line per object, never folded: ids stay whole in a pipe."""
-    cells = [[str(spell_number(value)) for value in row] for row in (columns, *rows)]
+    cells = [[_write(value) for value in row] for row in (columns, *rows)]
     widths = [max(cell_len(row[column]) for row in cells) for column in range(len(columns))]
     lines = [
         Text("  ".join(set_cell_size(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip())
@@ -114,6 +116,10 @@ def format_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Te
     ]
     lines[0].stylize("dim")
     return Text("\n").join(lines)
+
+
+def _write(value: object) -> str:
+    return f"{value:%Y-%m-%d %H:%M} UTC" if isinstance(value, datetime) else str(spell_number(value))
 
 
 def _to_members(data: Result) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ import typer
 from datalens_service.base.errors import InvalidInput
 from datalens_service.cli import output
 from datalens_service.client import ClientError
+from datalens_service.privacy.guarantee import PrivacyUnit
 
 if TYPE_CHECKING:
     from datalens_service.client import ImageSchema, NoticeInfo, ReviewInfo
@@ -46,7 +47,8 @@ def describe(read: ReviewInfo | ClassReview | ImageSchema) -> dict[str, object]:
     """Describe what was read, or declared public, beside the classes."""
     each = f", each with at most {read.records_per_unit} images" if read.records_per_unit > 1 else ""
     size = f"{read.width}×{read.height}×{read.channels}"
-    return {"unit": f"{read.num_units:,} × {read.unit}{each}", "images": size}
+    protected = PrivacyUnit(read.unit, read.records_per_unit).write_count(read.num_units)
+    return {"protected": f"{protected}{each}", "images": size}
 
 
 def _say(review: ReviewInfo | ClassReview) -> None:

@@ -188,6 +188,13 @@ def _parse_value(text: str) -> Any:
 
 
 @dataclass(frozen=True)
+class WantedSpecOptions(SpecOptions):
+    """The same of a job whose ε may be left to the accuracy that is wanted."""
+
+    epsilon: options.PlannedEpsilon = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
 class MetadataOptions:
     """Options of the command line for the metadata of a data set; the names are those of an upload's form."""
 

@@ -13,6 +13,7 @@ from datalens_service.base.errors import InvalidDataset
 from datalens_service.base.fields import Frozen
 from datalens_service.data.image_sizes import MAXIMUM_SIDE
 from datalens_service.data.preparation_settings import PrepareSettings
+from datalens_service.privacy.guarantee import PrivacyUnit
 
 PRIVATE_READS = ("reading the upload",)
 
@@ -61,6 +62,11 @@ class Schema(Frozen):
     @property
     def num_classes(self) -> int:
         return len(self.class_names)
+
+    @property
+    def privacy_unit(self) -> PrivacyUnit:
+        """Return the unit that is protected as a whole, with its word for readers."""
+        return PrivacyUnit(self.unit, self.records_per_unit)
 
 
 @dataclass(frozen=True)

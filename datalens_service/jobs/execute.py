@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from datalens_service.adapters.time_stamps import NoTimeStamp, ask_for_time_stamp
 from datalens_service.audits.request import AuditRequest
 from datalens_service.base import logs
 from datalens_service.base.checkpoint import Checkpoints
@@ -44,6 +45,8 @@ from datalens_service.jobs.run_audit import AuditRun
 from datalens_service.jobs.run_evaluation import EvaluationContext, measure
 from datalens_service.methods import ExecutionOptions, Plan
 from datalens_service.planning.resources import expect_memory
+from datalens_service.proof.job_proof import AccountProof
+from datalens_service.proof.time_stamp import TIME_STAMP_FILE, TIME_STAMP_TYPE
 from datalens_service.services import encoders, pricing
 from datalens_service.spec import Device, TrainingSpec
 from datalens_service.store.database import Database
@@ -167,12 +170,13 @@ def _make_model(task: _Task, job: Job, spec: TrainingSpec, device: str) -> None:
         result = _run(partial(begin, checkpoints=checkpoints, options=options, public=images), checkpoints)
     result = _named(result, public)
     writer = _ReleaseWriter(task, result, spec.synthetic_images, credentials)
-    writer.store(package, PENDING if spec.evaluation.enabled else NOTHING)
+    proof = writer.store(package, PENDING if spec.evaluation.enabled else NOTHING)
     writer.record_images()
     leases.mark_released(database, lease, result.model.result)
     if spec.evaluation.enabled:
         context = EvaluationContext(database, settings, lease, private.path, device)
-        writer.store(restate, measure(result, spec, dataset, context, task.observe))
+        proof = writer.store(restate, measure(result, spec, dataset, context, task.observe))
+    _have_head_witnessed(task, proof)
 
 
 def _attack(task: _Task) -> None:
@@ -193,8 +197,8 @@ class _ReleaseWriter(NamedTuple):
     num_images: int
     credentials: ContentCredentials | None
 
-    def store(self, write: Callable[..., None], evaluation: Evaluation) -> None:
-        """Report and proof as the ledger stands now, and the files that `write` makes of them."""
+    def store(self, write: Callable[..., None], evaluation: Evaluation) -> AccountProof:
+        """Store report and proof as the ledger stands now, and the files that `write` makes of them; the proof."""
         database, lease, folder = self.task.database, self.task.lease, self.task.private.path
         report = build_job_report(database, self.task.settings, lease.job_id, self.result, evaluation)
         proof, key, files = build_proof(database, lease.job_id, report), signing_key(database), self.result.extras.files
@@ -202,12 +206,29 @@ class _ReleaseWriter(NamedTuple):
             folder, self.result.model, report, proof, key, self.num_images, files, self.credentials
         )
         write(self.task.artifacts, lease, contents, self.task.observe)
+        return proof
 
     def record_images(self) -> None:
         """Note the hashes of the synthetic images that were packed, by which they are found again."""
         hashes = self.task.private.path / PIXEL_HASHES
         if hashes.exists():
             released_images.record(self.task.database, self.task.lease, parse_hashes(hashes.read_text()))
+
+
+def _have_head_witnessed(task: _Task, proof: AccountProof) -> None:
+    """Store a time stamp of the head of the journal that was just stored, if the operator named an authority.
+
+    The release is out by now. Without an answer the job succeeds, and the log says so.
+    """
+    authority = task.settings.timestamp_url.get_secret_value()
+    if not authority:
+        return
+    try:
+        stamp = ask_for_time_stamp(authority, proof.account.head.hash)
+    except NoTimeStamp as error:
+        log.warning("no time stamp of the account's head", job_id=task.lease.job_id, detail=str(error))
+        return
+    task.artifacts.put(task.lease, TIME_STAMP_FILE, stamp, releasable=False, media_type=TIME_STAMP_TYPE)
 
 
 def _run(begin: Callable[[], Result], checkpoints: Checkpoints) -> Result:

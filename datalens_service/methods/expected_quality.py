@@ -73,7 +73,7 @@ def describe_images(method: RegisteredMethod, plan: Plan, schema: Schema, *, poo
     """Describe the images of a plan in a sentence or two; empty for a classifier and where nobody knows."""
     spent, generator = plan.charge().units, method.public_inputs().generator
     many = max(1, schema.num_units // schema.num_classes)
-    units = f"{many:,} {schema.unit}{'' if many == 1 else 's'} a class on average"
+    units = f"{schema.privacy_unit.write_count(many)} a class on average"
     if generator is not None:
         return _EVOLVED.format(name=generator.name, units=units)
     levels, looks = method.evidence_levels(), judge_looks(method, schema, spent)

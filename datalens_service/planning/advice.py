@@ -73,10 +73,10 @@ def _say_little(spec: TrainingSpec, schema: Schema) -> str:
     per_class = max(1, schema.num_units // schema.num_classes)
     needed = FAIR_EVIDENCE * schema.num_classes / mu_for_epsilon(spec.epsilon, spec.delta_at(schema))
     digits = 10 ** max(0, math.floor(math.log10(needed)) - 1)
+    few, enough = map(schema.privacy_unit.write_count, (per_class, math.ceil(needed / digits) * digits))
     return (
-        f"Of little use: about {per_class:,} {schema.unit}{'' if per_class == 1 else 's'} of a class tell little more "
-        f"than noise at this ⟦spec.epsilon⟧. About {math.ceil(needed / digits) * digits:,} {schema.unit}s in all would "
-        "do, or a larger ⟦spec.epsilon⟧, fewer classes, or public images of a similar kind."
+        f"Of little use: about {few} of a class tell little more than noise at this ⟦spec.epsilon⟧. About {enough} in "
+        "all would do, or a larger ⟦spec.epsilon⟧, fewer classes, or public images of a similar kind."
     )
 
 

@@ -265,7 +265,7 @@ def explain_auto(schema: Schema, epsilon: float) -> str:
         return f"Images {kind} get the method pooled moments: it releases the fewest numbers, so noise hides least."
     if schema.num_classes == 1:
         return "With one class there are no labels to learn, so images are drawn from noisy averages."
-    many = f"{schema.num_units:,} {schema.unit}s"
+    many = schema.privacy_unit.write_count(schema.num_units)
     if not _pays_for_a_labeller(schema, epsilon):
         return (
             f"{many} are too few at this ε for a private classifier that labels the synthetic images, so the whole "

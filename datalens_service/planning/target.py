@@ -12,15 +12,15 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from datalens_service.base.errors import InvalidSpec, UnreachableAccuracy
+from datalens_service.base.errors import DatalensError, InvalidSpec, UnreachableAccuracy
 from datalens_service.base.fields import Stated
 from datalens_service.base.parsing import decimal_text
 from datalens_service.data.dataset import Schema
-from datalens_service.planning.expectations import Shares, expect_range, read_facts
+from datalens_service.planning.expectations import CLASSIFIER, Shares, expect_range, read_facts
 from datalens_service.planning.forecast import ForecastFacts
+from datalens_service.planning.presets import preset
 from datalens_service.planning.reached import Comparison, Expectation, tell_range
 from datalens_service.privacy.accounting import Charge, limit_units, mu_for_epsilon
-from datalens_service.privacy.guarantee import PrivacyUnit
 from datalens_service.privacy.risk import tell_risk
 from datalens_service.spec import PlanSummary, TrainingSpec
 
@@ -87,8 +87,9 @@ def find_target(spec: TrainingSpec, schema: Schema, accuracy: float, shares: Sha
     if step is None:
         most = expect_range(spec, schema, at_epsilon(round(MOST_EPSILON * _STEPS))).middle
         raise UnreachableAccuracy(
-            f"{accuracy:g} % is not reachable in what was measured: with {schema.num_units:,} {schema.unit}s no ε up "
-            f"to {MOST_EPSILON:g} is expected to give more than about {math.floor(most)} %.{enough}"
+            f"{accuracy:g} % is out of reach: with {schema.privacy_unit.write_count(schema.num_units)} no ε up to "
+            f"{MOST_EPSILON:g} is expected to give more than about {math.floor(most)} %.{enough}"
+            f"{_tell_classifier(spec, schema, accuracy, shares)}"
         )
     reached = expect_range(spec, schema, at_epsilon(step))
     epsilon = step / _STEPS
@@ -98,10 +99,26 @@ def find_target(spec: TrainingSpec, schema: Schema, accuracy: float, shares: Sha
         accuracy_low=round(reached.low, 1),
         accuracy_high=round(reached.high, 1),
         units=units and _round_up(units),
-        risk=tell_risk(PrivacyUnit(schema.unit, schema.records_per_unit).word, Charge(limit_units(epsilon, delta))),
+        risk=tell_risk(schema.privacy_unit.word, Charge(limit_units(epsilon, delta))),
         sentence=f"ε = {decimal_text(epsilon)} is the least that is expected to reach {accuracy:g} % with these "
-        f"{schema.num_units:,} {schema.unit}s: as likely as not, in a range from "
+        f"{schema.privacy_unit.write_count(schema.num_units)}: as likely as not, in a range from "
         f"{tell_range(reached.low, reached.high)}.{enough}",
+    )
+
+
+def _tell_classifier(spec: TrainingSpec, schema: Schema, accuracy: float, shares: Shares) -> str:
+    """Say at which ε a classifier instead of images is expected to reach an accuracy; empty if at none."""
+    if spec.method.result != "generator":
+        return ""
+    try:
+        method = preset(CLASSIFIER, schema, spec.epsilon)
+        asked = TrainingSpec(method=method, epsilon=spec.epsilon, delta=spec.delta)
+        epsilon = find_target(asked, schema, accuracy, shares).epsilon
+    except DatalensError:
+        return ""
+    return (
+        f" If labels are all you need, a private classifier is expected to reach it at ε = {decimal_text(epsilon)}: "
+        f"⟦spec.preset⟧ {CLASSIFIER}."
     )
 
 
@@ -112,7 +129,7 @@ def _find_least(reaches: Callable[[int], bool], most: int) -> int | None:
 
 
 def _tell_units(units: int, schema: Schema) -> str:
-    return f"about {_round_up(units):,} {schema.unit}s would do"
+    return f"about {schema.privacy_unit.write_count(_round_up(units))} would do"
 
 
 def _round_up(units: int) -> int:

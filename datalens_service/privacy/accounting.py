@@ -17,6 +17,7 @@ import math
 from decimal import ROUND_FLOOR, Decimal, localcontext
 from enum import StrEnum
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from scipy.special import log_ndtr
@@ -245,6 +246,7 @@ def epsilon_of_charge(charge: Charge, delta: float) -> float:
     return epsilon_of_units(charge.units, beside) if beside > 0 else math.inf
 
 
+@lru_cache(maxsize=2**14)
 def stated_epsilon(charge: Charge, delta: float) -> PrivacyParameter:
     """Return the ε at δ that is stated of a charge, everywhere: the least of four digits whose budget holds it.
 

@@ -36,6 +36,10 @@ class PrivacyUnit(NamedTuple):
         """Return the word by which readers know one unit."""
         return "image" if self.is_image else self.name
 
+    def write_count(self, number: int) -> str:
+        """Write how many units, in the word by which readers know them."""
+        return f"{number:,} {self.word}{'' if number == 1 else 's'}"
+
     def protected(self) -> str:
         """Describe whom the guarantee protects."""
         if self.is_image:

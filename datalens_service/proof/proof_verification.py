@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import cache, partial
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -92,16 +93,20 @@ NOT_VERIFIED_OF_SPENDERS: Final = (
 )
 
 
-def verify(content: bytes, key: PublicKey | None = None) -> VerificationResult:
+def verify(
+    content: bytes, key: PublicKey | None = None, beside: Mapping[str, Examination] = MappingProxyType({})
+) -> VerificationResult:
     """Check a proof that was given alone, from the outside in, up to the first contradiction.
 
     Args:
         key: The key that has to have signed it; None accepts anybody's.
+        beside: Claims about what lies beside it.
 
     Raises:
         InvalidInput: It is something else; the sentence names it, and the file to give instead.
     """
     subject = describe_proof(content, key)
+    subject = subject._replace(claims={**subject.claims, **beside})
     return judge(subject._replace(not_verified=(*subject.not_verified, NOT_VERIFIED_OF_LONE_PROOF)))
 
 

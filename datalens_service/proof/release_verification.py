@@ -1,11 +1,13 @@
 """Are the files of a release those that an installation signed? An archive, packed or not, and a report."""
 
+from __future__ import annotations
+
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import IO, Final, NoReturn
+from typing import IO, TYPE_CHECKING, Final, NoReturn
 
 from datalens_service.base.signatures import PublicKey, SignatureInvalid, parse_document, signer, unsigned
 from datalens_service.data.export.release_archive import SUMS, SUMS_FORMAT, SUMS_SIGNATURE
@@ -14,8 +16,12 @@ from datalens_service.proof.input_file import is_receipt, read_content
 from datalens_service.proof.job_proof import PROOF_FILE, SIGNATURE, ExpectedKey, name_signer
 from datalens_service.proof.release_files import ReleaseFiles, is_release, release_files
 from datalens_service.proof.removal_receipt import describe_receipt
+from datalens_service.proof.time_stamp import TIME_STAMP, check_stampable, examine_time_stamp
 from datalens_service.proof.verdict import NotChecked, VerificationResult, VerifiedSubject, judge
 from datalens_service.report import document
+
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
 
 FILES: Final = "files"
 SUMS_LINE: Final = "archive signature"
@@ -28,16 +34,24 @@ _NOT_OF_REPORT: Final = (
 )
 
 
-def verify_path(path: Path, key: PublicKey | None = None) -> VerificationResult:
+def verify_path(
+    path: Path, key: PublicKey | None = None, authorities: Sequence[Certificate] = ()
+) -> VerificationResult:
     """Check a proof, an archive with its files, the receipt for a removal, or, with a key, a report.
 
     Args:
         key: The key that has to have signed it; None accepts anybody's.
+        authorities: Certificates that may vouch for the time stamp beside the journal of an account; with none it is
+            not looked for.
 
     Raises:
         InvalidInput: It is something else.
     """
     content = read_content(path)
+    if authorities:
+        check_stampable(content)
+        beside = {TIME_STAMP: partial(examine_time_stamp, path, content, authorities)}
+        return proof_verification.verify(content, key, beside)
     if is_receipt(content):
         return judge(describe_receipt(content, key))
     if is_release(path):

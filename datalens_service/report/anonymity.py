@@ -84,7 +84,7 @@ class Anonymity(Frozen):
 def assess_anonymity(privacy: PrivacyStatement, result: str = "generator") -> Anonymity:
     """Answer the three questions with the figures of one job; public, as those figures are."""
     values = {
-        "unit": privacy.unit,
+        "unit": privacy.privacy_unit.word,
         "found": f"{100 * privacy.headline.true_positive_rate_at_0_1_percent:.2f}",
         "guessed": right_guesses(privacy.replace_one.membership_advantage),
         "epsilon": str(privacy.replace_one.epsilon),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from datalens_service.base.parsing import spell_number
-from datalens_service.privacy.guarantee import report_guarantee
+from datalens_service.privacy.guarantee import PrivacyUnit, report_guarantee
 from datalens_service.privacy.risk import right_guesses
 from datalens_service.report.frameworks import FRAMEWORKS
 from datalens_service.report.html import read_template
@@ -36,11 +36,16 @@ def _product(view: View) -> str:
     return f"{product['name']} {product['version']}{commit}; data set {dataset['id'] or 'not named'}."
 
 
+def _protected(view: View) -> PrivacyUnit:
+    privacy = view["privacy"]
+    return PrivacyUnit(privacy["unit"], privacy["records_per_unit"])
+
+
 def _unit(view: View) -> str:
     privacy = view["privacy"]
     most = privacy["records_per_unit"]
     images = "" if most == 1 else f", with at most {most} images each"
-    return f"One {privacy['unit']}{images}, declared by the {privacy['unit_declared_by']}."
+    return f"One {_protected(view).word}{images}, declared by the {privacy['unit_declared_by']}."
 
 
 def _relations(view: View) -> str:
@@ -50,9 +55,11 @@ def _relations(view: View) -> str:
 
 def _schema(view: View) -> str:
     schema = view["dataset"]["public_schema"]
+    channels = f"{schema['channels']} channel{'' if schema['channels'] == 1 else 's'}"
+    units = _protected(view).write_count(schema["num_units"])
     return (
-        f"{schema['num_units']:,} {schema['unit']}s; images of {schema['width']} by {schema['height']} pixels with "
-        f"{schema['channels']} channel{'' if schema['channels'] == 1 else 's'}; {len(schema['class_names'])} classes."
+        f"{units}; each image has {schema['width']} by {schema['height']} pixels with {channels}; "
+        f"{len(schema['class_names'])} classes."
     )
 
 
@@ -78,7 +85,7 @@ def _attack_bound(view: View) -> str:
     headline = privacy["headline"]
     found = f"{100 * headline['true_positive_rate_at_0_1_percent']:.2f}"
     return (
-        f"Whether one {privacy['unit']} was used is guessed right in at most "
+        f"Whether one {_protected(view).word} was used is guessed right in at most "
         f"{right_guesses(headline['membership_advantage'])} of 100 cases where both are equally likely; a coin is "
         f"right in 50. Whoever accuses 1 in 1,000 outsiders falsely finds at most {found} % of those "
         "who took part."

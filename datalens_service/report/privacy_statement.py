@@ -154,11 +154,15 @@ class PrivacyStatement(PrivacyFigures):
 
     releases: AllPublic[tuple[PlannedRelease, ...]]
 
+    @property
+    def privacy_unit(self) -> PrivacyUnit:
+        """Return the unit that is protected as a whole, with its word for readers."""
+        return PrivacyUnit(self.unit, self.records_per_unit)
+
     def guarantee(self) -> str:
         """State the guarantee of the job in one sentence."""
         charge = Charge(self.headline.units, self.headline.slack)
-        unit = PrivacyUnit(self.unit, self.records_per_unit)
-        return job_guarantee(unit, self.headline.epsilon, self.delta, charge, self.replace_one.epsilon)
+        return job_guarantee(self.privacy_unit, self.headline.epsilon, self.delta, charge, self.replace_one.epsilon)
 
 
 def privacy_statement(
@@ -193,9 +197,9 @@ def privacy_statement(
     Raises:
         LedgerCorrupt: Less was charged than the releases cost.
     """
-    deltas = _deltas(delta, num_units)
+    deltas, word = _deltas(delta, num_units), PrivacyUnit(unit, records_per_unit).word
     charged = Charge(units_charged, slack_charged)
-    headline = _guarantee(_ZERO_OUT, charged, deltas, unit)
+    headline = _guarantee(_ZERO_OUT, charged, deltas, word)
     replace_one = Charge(_replace_one_units(releases, units_charged), slack_charged)
     tier = classify_epsilon(headline.epsilon)
     return PrivacyStatement(
@@ -209,14 +213,14 @@ def privacy_statement(
         epsilon_limit=epsilon_limit,
         limit_units=limit_units,
         headline=headline,
-        replace_one=_guarantee(_REPLACE_ONE, replace_one, deltas, unit),
+        replace_one=_guarantee(_REPLACE_ONE, replace_one, deltas, word),
         tier=tier,
         tier_meaning=phrases.TIERS[tier],
         releases=tuple(releases),
         spend=spend_path(releases, charged, delta),
         accountant=_accountant(releases, slack_charged),
         noise=phrases.DIRECTIONS_NOISE if has_directions(releases) else phrases.NOISE,
-        scope=StatementScope.from_unit(unit, records_per_unit, result, public_inputs, groups_ignored=groups_ignored),
+        scope=StatementScope.from_unit(word, records_per_unit, result, public_inputs, groups_ignored=groups_ignored),
         retention=phrases.RETENTION,
         lifetime=lifetime,
     )
@@ -304,12 +308,12 @@ def _deltas(requested: float, num_units: int) -> dict[float, str]:
     return reasons
 
 
-def _guarantee(relation: NeighboringRelation, charge: Charge, deltas: dict[float, str], unit: str) -> Guarantee:
+def _guarantee(relation: NeighboringRelation, charge: Charge, deltas: dict[float, str], word: str) -> Guarantee:
     mu = stated_mu(charge.units)
     slack = charge.slack / SLACK_UNITS_PER_DELTA
     return Guarantee(
         relation=relation,
-        meaning=phrases.RELATIONS[relation].replace("{unit}", unit),
+        meaning=phrases.RELATIONS[relation].replace("{unit}", word),
         units=charge.units,
         slack=charge.slack,
         mu=mu,

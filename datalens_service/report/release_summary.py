@@ -41,7 +41,7 @@ def summarize_release(report: Mapping[str, Any]) -> ReleaseSummary:
 
 def _tell_made(report: Mapping[str, Any]) -> str:
     privacy, public = report["privacy"], report["privacy"]["public_data"]
-    made = tell_made(report["method"]["name"], privacy["num_units"], privacy["unit"], _kind(report))
+    made = tell_made(report["method"]["name"], privacy["num_units"], _read_unit(privacy), _kind(report))
     used = public["public_images_used"] or public["pre_trained_weights_used"]
     inputs = [public["provenance"]] if used else []
     return " ".join([made, *inputs, *find_about_method(report["summary"])])
@@ -60,5 +60,8 @@ def _tell_usefulness(report: Mapping[str, Any]) -> str:
 
 def _tell_promise(report: Mapping[str, Any]) -> str:
     privacy, headline = report["privacy"], report["privacy"]["headline"]
-    unit = PrivacyUnit(privacy["unit"], privacy["records_per_unit"])
-    return tell_risk(unit.word, Charge(headline["units"], headline.get("slack", 0)))
+    return tell_risk(_read_unit(privacy).word, Charge(headline["units"], headline.get("slack", 0)))
+
+
+def _read_unit(privacy: Mapping[str, Any]) -> PrivacyUnit:
+    return PrivacyUnit(privacy["unit"], privacy["records_per_unit"])

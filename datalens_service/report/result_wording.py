@@ -10,7 +10,7 @@ class ResultWording(NamedTuple):
 
     Attributes:
         synthetic: True if synthetic images are released.
-        made: Description of the model, before "from the private images of {n} {unit}s".
+        made: Description of the model, before "from {n} private images".
         studied: The thing that an attacker studies to tell whether one unit took part.
         covered: The guarantee covers this.
         released: The values that leave.

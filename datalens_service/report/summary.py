@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from datalens_service.data.export.pages import tell_accuracy
 from datalens_service.evaluation.measures import Measure
+from datalens_service.privacy.guarantee import PrivacyUnit
 from datalens_service.privacy.risk import right_guesses
 from datalens_service.report.privacy_statement import PrivacyStatement
 from datalens_service.report.result_wording import choose_wording
@@ -18,24 +19,24 @@ def summary(
         about_method: Sentences on the looks of images, and on how much of each is learned.
     """
     wording = choose_wording(result)
-    headline, unit = privacy.headline, privacy.unit
+    headline, unit = privacy.headline, privacy.privacy_unit
     return [
         tell_made(method, privacy.num_units, unit, result),
         *filter(None, about_method),
-        f"In other words: somebody studies {wording.studied} and has to tell whether one given {unit} took "
+        f"In other words: somebody studies {wording.studied} and has to tell whether one given {unit.word} took "
         f"part, both being equally likely before. Whatever else they know, they are right in at most "
         f"{right_guesses(headline.membership_advantage)} of 100 cases. A coin is right in 50.",
         f"{privacy.guarantee()} {privacy.tier_meaning}",
     ]
 
 
-def tell_made(method: str, num_units: int, unit: str, result: str) -> str:
+def tell_made(method: str, num_units: int, unit: PrivacyUnit, result: str) -> str:
     """Say what was made of whose images, and how; public."""
-    made = choose_wording(result).made
-    return (
-        f"{made} from the private images of {num_units:,} {unit}s by the method “{method}” and under differential "
-        "privacy."
+    images = (
+        f"{num_units:,} private images" if unit.is_image else f"the private images of {unit.write_count(num_units)}"
     )
+    made = choose_wording(result).made
+    return f"{made} from {images} by the method “{method.replace('_', ' ')}” and under differential privacy."
 
 
 def find_about_method(sentences: Sequence[str]) -> Sequence[str]:

@@ -14,7 +14,7 @@ from datalens_service.adapters.health import DISK
 from datalens_service.base.errors import WorkerUnavailable
 from datalens_service.spec import Device
 from datalens_service.store.database import Database
-from datalens_service.store.database_clock import read_database_clock
+from datalens_service.store.database_clock import read_clock
 from datalens_service.store.jobs.attendance import Attendance, Worker, list_waiting_queues, read_attendance
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.schema.tables import JOB_FORMAT
@@ -75,8 +75,7 @@ def check_workers(database: Database, started: float) -> None:
 
 
 def _any_silent(database: Database, found: Sequence[Job]) -> bool:
-    with database.session() as session:
-        now = read_database_clock(session)
+    now = read_clock(database)
     return any(job.is_silent(now) for job in found)
 
 

@@ -341,7 +341,7 @@ def _prepare_sqlite(query_only: str, connection: DBAPIConnection, _record: Conne
 
 def _tell_time() -> str:
     """Return the present instant as SQLite keeps it, for `PRESENT` of the tables."""
-    return utc_now().strftime("%Y-%m-%d %H:%M:%S.%f")
+    return utc_now().replace(tzinfo=None).isoformat(" ", "microseconds")
 
 
 def _ignore_references(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:

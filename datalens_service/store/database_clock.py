@@ -10,7 +10,7 @@ SQLite has no clock but that of the one machine that its file is on.
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 from sqlalchemy.orm import Session
 
 from datalens_service.base.clock import duration, utc_now  # noqa: TID251 (SQLite's clock, and what is compared)
@@ -19,23 +19,25 @@ from datalens_service.store.database import Database
 from datalens_service.store.schema.tables import PRESENT
 
 _TOLERATED: Final = timedelta(seconds=5)
+_NOW: Final = select(PRESENT)
 
 
-def read_database_clock(session: Session) -> datetime:
+def read_database_clock(session: Session | Connection) -> datetime:
     """The present instant of the server: PostgreSQL's, or this machine's for SQLite, which has no other.
 
     It advances within a transaction, so what was waited for a lock is not counted as silence of the one that waited.
     """
-    if session.get_bind().dialect.name == "sqlite":
+    dialect = session.dialect if isinstance(session, Connection) else session.get_bind().dialect
+    if dialect.name == "sqlite":
         return utc_now()
-    now: datetime = session.scalars(select(PRESENT)).one()
+    now: datetime = session.scalars(_NOW).one()
     return now.astimezone(UTC)
 
 
 def read_clock(database: Database) -> datetime:
     """Read the same clock outside of transactions."""
-    with database.session() as session:
-        return read_database_clock(session)
+    with database.connection() as connection:
+        return read_database_clock(connection)
 
 
 def check_clock(database: Database) -> None:

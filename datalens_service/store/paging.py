@@ -5,12 +5,12 @@ up the rest. If the row is gone, the page begins with the whole second, so that 
 """
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import MAXYEAR, UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import ColumnElement, Select, func, literal, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Select, func, literal, select, tuple_
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from datalens_service.base.clock import to_second
@@ -21,7 +21,6 @@ MAXIMUM_LIMIT = 200
 _UNKNOWN = "The cursor is not one that this list handed out; start again without it."
 
 Item = TypeVar("Item")
-Entity = TypeVar("Entity")
 Row = tuple[InstrumentedAttribute[datetime], InstrumentedAttribute[str]]
 """The columns of a row's creation time and id."""
 
@@ -35,20 +34,20 @@ class StoredPage(Generic[Item]):
 
 
 def list_page(
-    session: Session,
-    query: Select[Entity],
+    connection: Connection | Session,
+    query: Select[*tuple[Any, ...]],
     row: Row,
-    read: Callable[[Entity], Item],
+    read: Callable[[Any], Item],
     limit: int,
     cursor: str | None,
 ) -> StoredPage[Item]:
-    """Read one page of a query, newest first."""
+    """Read one page of a query of columns, newest first."""
     if cursor is not None:
         query = query.where(after(cursor, row))
     created_at, identifier = row
     # One row more than the page says whether there is another page.
     ordered = query.order_by(created_at.desc(), identifier.desc()).limit(check_limit(limit) + 1)
-    rows: Sequence[Any] = session.scalars(ordered).all()
+    rows = connection.execute(ordered).all()
     last = rows[limit - 1] if len(rows) > limit else None
     next_cursor = None if last is None else build_cursor(getattr(last, created_at.key), getattr(last, identifier.key))
     return StoredPage(tuple(read(each) for each in rows[:limit]), next_cursor)

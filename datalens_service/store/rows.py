@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from sqlalchemy.orm import Session
 
 from datalens_service.base.clock import to_second
-from datalens_service.base.copies import copied
+from datalens_service.base.copies import read_members
 from datalens_service.base.errors import NotFound
 
 Kind = TypeVar("Kind")
@@ -19,10 +19,11 @@ def copy_row(kind: type[Kind], row: Any, **others: Any) -> Kind:
     Args:
         others: Members that the row lacks, or that differ from its own.
     """
-    names: Any = kind.__dataclass_fields__  # type: ignore[attr-defined]
-    values = {name: getattr(row, name) for name in names if name not in others and hasattr(row, name)}
-    times = {name: to_second(value) for name, value in values.items() if isinstance(value, datetime)}
-    return copied(kind, row, **times, **others)
+    values = read_members(kind, row, others)
+    for name, value in values.items():
+        if isinstance(value, datetime):
+            values[name] = to_second(value)
+    return kind(**values, **others)
 
 
 def get_or_refuse(session: Session, table: type[Row], identifier: str, what: str, *, lock: bool = False) -> Row:

@@ -3,13 +3,16 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from api_builders import bearer, send_images, training
+from fastapi.routing import APIRoute
 from sqlalchemy import Engine, event
 from starlette.testclient import TestClient
 
+from datalens_service.adapters import startup
 from datalens_service.api.deps import Services
 from datalens_service.base.wording import Voice, spoken_to
 from datalens_service.data.dataset import Schema
@@ -49,6 +52,29 @@ def test_requests_that_are_sent_all_the_time_take_few_statements(client: TestCli
             assert client.request(method, path.format(id=job_id), json=body).status_code == 200
         taken[name] = len(statements)
     assert all(taken[name] <= most for name, most in MOST.items()), taken
+
+
+def test_requests_that_are_sent_all_the_time_try_few_routes(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried, matches = list[str](), APIRoute.matches
+    monkeypatch.setattr(APIRoute, "matches", lambda route, scope: tried.append(route.path) or matches(route, scope))
+    counts = {}
+    for path in ("/livez", "/v1/jobs/job_nobody", "/v1/jobs"):
+        client.get(path)
+        counts[path] = len(tried)
+        tried.clear()
+    # Each is looked for twice: in the application, and in its router.
+    assert all(0 < count <= 12 for count in counts.values()), counts
+
+
+def test_a_folder_that_has_several_roles_is_written_to_once(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = list[Path]()
+    monkeypatch.setattr(startup, "check_writable", lambda folder, _name: written.append(folder))
+    startup.check_disks(services.settings)
+    assert len(written) == len(set(written)) >= 1
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Results that wait for a second person: who sees what before, who decides, and what a decision changes."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -233,12 +234,16 @@ def test_pages_show_a_result_to_those_who_decide_and_its_state_to_all(client: Te
     assert "waits for a second person" in page
     assert "samples.png" not in page
     assert "a coin gets 50" not in page
+    assert "Run again" in page
     assert "waits for a second person" in paul.get("/jobs").text
     for path in (f"/jobs/{waiting}/report", f"/jobs/{waiting}/images", f"/jobs/{waiting}/samples.png"):
         assert paul.get(path).status_code == 409, path
     page = sue.get(f"/jobs/{waiting}").text
     for text in ("a coin gets 50", "samples.png", "Release it…", "Withhold it…", f"/jobs/{waiting}/report"):
         assert text in page
+    # A steward may plan jobs, and submit none.
+    assert "Plan another like it" in page
+    assert not re.search("Run again|A job of its own", page)
     assert sue.get(f"/jobs/{waiting}/samples.png").status_code == 200
     assert sue.get(f"/jobs/{waiting}/report").status_code == 200
     assert sue.get(f"/jobs/{waiting}/images").status_code == 409

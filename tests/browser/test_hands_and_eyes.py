@@ -83,7 +83,7 @@ def test_a_wanted_accuracy_says_the_epsilon_that_it_needs_and_the_classifier_sta
     expect(page.locator("#target button")).to_have_count(0)
     assert float(epsilon.input_value()) != 1.0
     wanted.fill("99.9")
-    expect(page.locator("#target")).to_contain_text("not reachable in what was measured")
+    expect(page.locator("#target")).to_contain_text("99.9 % is out of reach")
     expect(page.locator(".leaves")).to_be_visible()
     wanted.fill("")
     page.get_by_role("radio", name="Best for training").check()

@@ -1,14 +1,16 @@
-"""A second person releases a result, which is shared with a partner, who has neither a key nor scripts."""
+"""From a wanted accuracy to a partner, who has neither a key nor scripts: a second person releases the result."""
 
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from datalens_service.proof.release_verification import verify_path
 from tests.browser.conftest import PATIENCE_MILLISECONDS
-from tests.browser.visitor import DESK, JOB_MILLISECONDS, Visitor
+from tests.browser.visitor import DESK, JOB_MILLISECONDS, PHONE, SEEN_WHOLE, Visitor
 from tests.cli.service import DATALENS, RunningService
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
@@ -71,12 +73,16 @@ def share(owner: Page, name: str) -> str:
     return owner.locator("#secret-plain").inner_text()
 
 
-def test_a_partner_opens_one_release_by_a_link_and_downloads_it_without_a_script(
+def test_an_accuracy_is_wanted_and_a_partner_gets_the_release_verifies_it_and_takes_500_images_of_one_class(
     owner: Visitor, steward: Visitor, partner: Visitor, upload: Path, tmp_path: Path
 ) -> None:
     page = owner.page
     dataset = owner.upload(upload)
     page.goto(f"/datasets/{dataset}/new-job")
+    page.locator("#accuracy").fill("50")
+    page.locator("#target button").click()
+    expect(page.locator("#target button")).to_have_count(0)
+    expect(page.locator("#price-part")).to_contain_text("a coin gets 50")
     page.get_by_text("More settings", exact=True).click()
     page.get_by_label("A second person decides").check()
     job = owner.submit()
@@ -106,13 +112,18 @@ def test_a_partner_opens_one_release_by_a_link_and_downloads_it_without_a_script
         partner.page.screenshot(path=owner.screenshots / f"42-partner-{suffix}.png", full_page=True)
     with partner.page.expect_download() as archive:
         partner.page.get_by_role("link", name="Download the archive").click()
-    assert archive.value.suggested_filename.endswith(".zip")
+    archive.value.save_as(tmp_path / "release.zip")
+    assert verify_path(tmp_path / "release.zip").holds
     partner.page.get_by_text("Only some classes").click()
     partner.page.get_by_label("7", exact=True).check()
     partner.page.get_by_role("spinbutton", name="Images").fill("500")
     with partner.page.expect_download() as images:
         partner.page.get_by_role("button", name="Download images alone").click()
-    assert images.value.suggested_filename.endswith("-synthetic.parquet")
+    assert pq.read_table(images.value.path()).num_rows == 500
+    page.goto(f"/jobs/{job}")
+    for name in ("Evidence for the person who signs", "Draft for the public registry"):
+        file = page.get_by_role("link", name=name, exact=True).get_attribute("href")
+        assert page.request.get(str(file)).ok
 
     page.goto(address)
     owner.shows("43-shared-as-its-owner-sees-it")
@@ -120,6 +131,13 @@ def test_a_partner_opens_one_release_by_a_link_and_downloads_it_without_a_script
     page.get_by_role("link", name="Share it").first.click()
     expect(page.get_by_role("row", name="Northern Clinic")).to_contain_text("Valid")
     owner.shows("44-links")
+    for place, table in (("journal", "Audit journal"), (f"datasets/{dataset}", "Ledger")):
+        page.goto(f"/{place}")
+        page.set_viewport_size(PHONE)  # type: ignore[arg-type]
+        assert page.get_by_role("region", name=f"{table}, a table").evaluate(SEEN_WHOLE), f"{table} is cut off"
+    page.set_viewport_size(DESK)  # type: ignore[arg-type]
+    page.goto("/releases")
+    page.get_by_role("link", name="Share it").first.click()
     page.get_by_role("button", name="Revoke the link of Northern Clinic…").click()
     with page.expect_navigation():
         page.get_by_role("button", name="Revoke", exact=True).click()

@@ -23,12 +23,11 @@ from datalens_service.store.schema.tables import JobRow
 from example_proof import EXAMPLE_PROOF
 from in_process_service import InProcessService
 from tests.api import api_builders
-from tests.browser.visitor import Visitor
+from tests.browser.visitor import SEEN_WHOLE, Visitor
 
 pytestmark = pytest.mark.browser
 
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 860}
-SEEN_WHOLE = "(table) => table.scrollWidth <= table.clientWidth"
 LEFT = re.compile(r"About (\d+) (min|h) left")
 PLANNED = {
     Phase.TRAINING: 900.0, Phase.FITTING: 60.0, Phase.DRAWING: 60.0, Phase.PACKAGING: 30.0, Phase.EVALUATING: 700.0,

@@ -18,6 +18,7 @@ AXE = files("axe_playwright_python") / "axe.min.js"
 JOB_MILLISECONDS = 240_000
 PHONE = {"width": 360, "height": 740}
 DESK = {"width": 1280, "height": 860}
+SEEN_WHOLE = "(table) => table.scrollWidth <= table.clientWidth"
 ACTIONS = ("check", "click", "fill", "focus", "press", "select_option", "set_input_files")
 
 

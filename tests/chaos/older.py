@@ -10,8 +10,8 @@ from pathlib import Path
 from deployments.stack import CeleryStack
 
 VERSION_1 = "3508071d4a2136b631d623790562f78613fecd03"
-BEFORE = "e81045b2dbdd6f66888edd7ac6a066b09fad6eee"
-"""The version before, with which this one works: that of the last release; until 1.1.0, the first that can do so."""
+BEFORE = "0d254e31a2bf21d461357b5cb79371c97ecdb641"
+"""The version before, with which this one works: that of the last release, 1.1.0."""
 
 _REPOSITORY = Path(__file__).parents[2]
 
@@ -37,6 +37,11 @@ class OlderStack(CeleryStack):
         made = subprocess.run(command, cwd=self._source, env=environment, capture_output=True, check=True)
         self.key = json.loads(made.stdout)["api_key"]
         self.workers.append(self.start_older(*self.worker_command()))
+
+    def read_job_format(self) -> int:
+        """The newest format of jobs that a worker of that version takes."""
+        tables = (self._source / "datalens_service" / "store" / "schema" / "tables.py").read_text()
+        return int(re.findall(r"^JOB_FORMAT: Final = (\d+)$", tables, re.MULTILINE)[0])
 
     def start_older(self, *arguments: str) -> subprocess.Popen[bytes]:
         """A module of that version; in version 1.0.0, rooms had names of their own."""

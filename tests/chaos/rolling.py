@@ -15,6 +15,7 @@ from datalens_service.client import Client
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.ledger.recovery import check_against_log
+from datalens_service.store.schema.tables import JOB_FORMAT
 from deployments.deployment import PATIENCE, QUICK, VOTES
 from ports import free_port
 
@@ -26,7 +27,7 @@ _ENDLESS: dict[str, Any] = {**VOTES, "method": {**VOTES["method"], "steps": 5000
 
 
 def rolling_upgrade(folder: Path) -> Figures:
-    """Both versions answer all requests, jobs of each end on workers of the other, and the older ones stop last."""
+    """Both versions answer all requests, jobs end on workers of the other that know them, older ones stop last."""
     source = folder / "before"
     if not unpack(BEFORE, source):
         return {"passed": True, "not_tried": f"this checkout does not reach back to {BEFORE}: git fetch --unshallow"}
@@ -58,11 +59,15 @@ def _upgrade(stack: OlderStack) -> Figures:
     stack.wait(stack.ready)
     found = {"before": stack.wait_for_end(jobs.get(stack.database, first))}
     with _asked(stack, {"older": older, "newer": stack.url}, first) as answers:
-        found["submitted to the newer API, run by the older worker"] = _submit(stack, stack.url, QUICK)
-        stack.wait_for_end(found["submitted to the newer API, run by the older worker"])
+        found["submitted to the newer API"] = newer = _submit(stack, stack.url, QUICK)
+        if stack.read_job_format() == JOB_FORMAT:
+            stack.wait_for_end(newer)
         given = _submit(stack, older, _ENDLESS)
         stack.wait_for_steps(given, 2)
+        # A job of a newer format was left to a worker of this version.
+        assert stack.job(newer).state.terminal or stack.job(newer).lease_token == 0
         newer_worker = stack.start_worker()
+        stack.wait_for_end(newer)
         older_worker.send_signal(signal.SIGTERM)
         code = older_worker.wait(PATIENCE)
         found["submitted to the older API, run by the newer worker"] = last = _submit(stack, older, QUICK)

@@ -65,6 +65,7 @@ OPTIONS_ALONE = {
     "--picture": "where this machine writes",
     "--json": "how the command answers",
     "--wait": "what the command does after its request",
+    "--yes": "answers the question of the command",
     "--dry-run": "another request: POST /v1/plans",
     "--bundle": "another request: GET /v1/jobs/{job_id}/dataset",
     "--file": "another request: GET /v1/jobs/{job_id}/artifacts/{name}",
@@ -104,6 +105,12 @@ def test_every_exception_is_needed() -> None:
     for option in OPTIONS_ALONE:
         name = option.removeprefix("--").replace("-", "_")
         assert [one for one in MEMBERS if option in list_options(one) and name in MEMBERS[one]] == []
+
+
+def test_prepare_takes_the_names_that_errors_about_an_upload_say() -> None:
+    [prepare] = [command for name, command in commands() if name == "prepare"]
+    taken = {option for parameter in prepare.params for option in parameter.opts}
+    assert {f"--{name.replace('_', '-')}" for name in UPLOAD if name.startswith("prepare_")} <= taken
 
 
 @pytest.mark.parametrize(

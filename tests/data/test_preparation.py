@@ -4,12 +4,13 @@ import io
 from pathlib import Path
 
 import numpy as np
+import pydicom
 import pytest
 from PIL import Image
 from pydantic import ValidationError
 from pydicom.data import get_testdata_file
 from pydicom.pixels.decoders.base import get_decoder
-from pydicom.uid import UID, JPEG2000Lossless, JPEGLSLossless
+from pydicom.uid import UID, JPEG2000Lossless, JPEGLossless, JPEGLosslessSV1, JPEGLSLossless
 
 from datalens_service.base.errors import InvalidDataset
 from datalens_service.data.image_sizes import parse_size
@@ -165,11 +166,27 @@ def test_a_packed_file_is_decoded_in_the_confined_process(tmp_path: Path) -> Non
     assert outcome.counts.for_owner().train == 6
 
 
-def test_without_the_decoder_the_file_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    packed = packed_dicom(np.zeros((8, 8), dtype=np.uint8), JPEGLSLossless)
-    monkeypatch.setattr(type(get_decoder(JPEGLSLossless)), "is_available", False)
-    with pytest.raises(InvalidDataset, match=r"JPEG-LS .* datalens-service\[dicom\]"):
-        prepare(packed)
+@pytest.mark.parametrize(
+    ("syntax", "package"),
+    [
+        (JPEGLSLossless, r"JPEG-LS .* datalens-service\[dicom\]"),
+        (JPEGLossless, r"Process 14\).* python-gdcm"),
+        (JPEGLosslessSV1, "First-Order Prediction.* python-gdcm"),
+    ],
+    ids=["JPEG-LS", "lossless JPEG", "lossless JPEG of most devices"],
+)
+def test_without_the_decoder_the_file_names_what_is_missing_and_how_to_unpack_it(
+    monkeypatch: pytest.MonkeyPatch, syntax: UID, package: str
+) -> None:
+    file = pydicom.dcmread(io.BytesIO(packed_dicom(np.zeros((8, 8), dtype=np.uint8), JPEGLSLossless)))
+    # Refused before its pixels are read.
+    file.file_meta.TransferSyntaxUID = syntax
+    packed = io.BytesIO()
+    file.save_as(packed)
+    monkeypatch.setattr(type(get_decoder(syntax)), "is_available", False)
+    for part in (package, "gdcmconv --raw"):
+        with pytest.raises(InvalidDataset, match=part):
+            prepare(packed.getvalue())
 
 
 def test_a_damaged_packed_file_is_refused() -> None:

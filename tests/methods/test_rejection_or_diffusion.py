@@ -163,7 +163,7 @@ def test_a_result_names_the_path_and_why(content: str, dataset: Dataset) -> None
     plan = spec.plan(dataset.schema)
     assert result.plan == plan.along(content)
     assert result.steps_made == result.plan.steps
-    assert f"most records are {content}" in result.rationale
+    assert f"most images are {content}" in result.rationale
     described = spec.summarize(plan, dataset.schema).releases
     assert {release.get("branch") for release in described} == {None, "drawings", "objects"}
 
@@ -205,5 +205,4 @@ def test_warnings_say_that_they_are_about_objects() -> None:
     small, method = MNIST.model_copy(update={"num_units": 5_000}), RejectionOrDiffusion()
     (noise,) = method.warnings(method.plan_within(small, 0.2, 1e-5), small)
     assert noise.startswith("If the images show objects: The noise of a step")
-    (time,) = method.warnings(method.plan_within(MNIST, 1.0, 1e-5), MNIST)
-    assert time == "If the images show objects: Gradients take about 30 minutes of one core."
+    assert method.warnings(method.plan_within(MNIST, 1.0, 1e-5), MNIST) == ()

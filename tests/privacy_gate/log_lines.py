@@ -41,6 +41,7 @@ _OF_JOBS: Final[Mapping[str, Mapping[str, str]]] = {
     "job process failed": {"detail": _SENTENCES, **OUTLINE},
     "there is no such job": {},
     "database unavailable": {"detail": _SENTENCES},
+    "no time stamp of the account's head": {"detail": _SENTENCES},
     "a figure failed": {"figure": _METRIC, **OUTLINE},
     "lease lost, process ends": {"lease_token": _NUMBER},
     "ranks of the job": {"ranks": _NUMBER, "allowed": _NUMBER},

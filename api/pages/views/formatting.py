@@ -1,5 +1,6 @@
 """Sizes, times and names as people read them."""
 
+import re
 from datetime import UTC, datetime
 from typing import Final
 
@@ -7,7 +8,9 @@ from markupsafe import Markup, escape
 
 from datalens_service.base.clock import duration, remaining
 from datalens_service.data.dataset import Schema
+from datalens_service.privacy.guarantee import PrivacyUnit
 
+_CAPITAL: Final = re.compile("[A-Z]")
 _UNITS_OF_SIZE: Final = ("bytes", "kB", "MB", "GB", "TB")
 
 
@@ -49,7 +52,7 @@ def pixels(schema: Schema) -> str:
 
 def units(schema: Schema) -> str:
     """Write how many privacy units a data set has, in its owner's word."""
-    return f"{schema.num_units:,} {'image' if schema.unit == 'record' else schema.unit}s"
+    return PrivacyUnit(schema.unit, schema.records_per_unit).write_count(schema.num_units)
 
 
 def classes(number: int) -> str:
@@ -57,7 +60,13 @@ def classes(number: int) -> str:
     return f"{number:,} class{'' if number == 1 else 'es'}"
 
 
+def action(operation: str) -> str:
+    """Write the id of an operation as words: `getJobReport` is "Get job report"."""
+    return _CAPITAL.sub(lambda found: f" {found[0].lower()}", operation).capitalize()
+
+
 FILTERS: Final = {
+    "action": action,
     "classes": classes,
     "size": size,
     "duration": duration,

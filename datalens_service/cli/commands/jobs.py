@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from datalens_service.base.clock import remaining
+from datalens_service.base.parsing import decimal_text
 from datalens_service.cli import options, output
-from datalens_service.cli.commands.plan import describe_expectation, describe_plan
+from datalens_service.cli.commands.plan import USUAL_EPSILON, describe_forecast, describe_plan
 from datalens_service.cli.failures import ExitCode
 from datalens_service.cli.option_groups import Commands
 from datalens_service.cli.review import accept_low_utility, confirm
 from datalens_service.cli.service import SERVICE, Service, find_dataset, find_job
-from datalens_service.cli.specs import SpecOptions
+from datalens_service.cli.specs import SpecOptions, WantedSpecOptions
 from datalens_service.client import ClientError
 from datalens_service.privacy.budget_advice import advise
 
 if TYPE_CHECKING:
-    from datalens_service.client import Client, Job, JobHandle, PlanInfo
+    from datalens_service.client import Client, Job, JobHandle, PlanInfo, Target
     from datalens_service.client.requests import Spec
     from datalens_service.spec import TrainingSpec
 
@@ -30,27 +31,40 @@ app = Commands(help="Training jobs of a service.", no_args_is_help=True)
 @app.command()
 def submit(
     dataset_id: options.DatasetId,
-    spec_options: SpecOptions,
+    planned: WantedSpecOptions,
+    accuracy: options.Accuracy = None,
     priority: options.Priority = None,
     public_data: options.PublicData = None,
     release: options.Release = "at_once",
     accept: options.AcceptLowUtility = False,
+    yes: options.Yes = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the price and submit nothing.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Follow the job; exit 1 unless it succeeds.")] = False,
     service: Service = SERVICE,
 ) -> None:
-    """Submit a training job; its budget is reserved at once."""
+    """Submit a training job; its budget is reserved at once.
+
+    With --accuracy and without --epsilon: at the least ε that is expected to reach it, which it asks about.
+    """
+    if planned.epsilon is None and accuracy is None:
+        raise typer.BadParameter("Name it, or the --accuracy that is wanted.", param_hint="--epsilon")
     with service.connect() as client:
         dataset_id = find_dataset(client, dataset_id)
+        spec_options = replace(planned, epsilon=planned.epsilon or USUAL_EPSILON)
         if public_data is not None:
             spec_options = replace(spec_options, public_data=find_dataset(client, public_data))
         asked = spec_options.with_encoders(client.upload_encoder)
-        # A preset goes by its name, unless parameters of what it chooses are changed here.
-        spec: Spec = build_spec(client, dataset_id, asked) if asked.changes_preset else asked.build_request()
+        spec, target = _state_request(client, dataset_id, asked), None
+        if accuracy is not None:
+            target = client.plan(dataset_id, spec, accuracy=accuracy).target
+        if target is not None and planned.epsilon is None:
+            spec = _state_request(client, dataset_id, replace(asked, epsilon=target.epsilon))
         if dry_run:
-            _show_plan(client.plan(dataset_id, spec), service)
+            _show_plan(client.plan(dataset_id, spec).model_copy(update={"target": target}), service)
             return
-        warning = _say_forecast(client, dataset_id, spec)
+        warning = _say_forecast(client, dataset_id, spec, target)
+        if target is not None and planned.epsilon is None:
+            confirm(f"Submit the job at ε = {decimal_text(target.epsilon)}?", yes=yes)
         accept = accept or accept_low_utility(lambda: warning)
         wanted = None if release == "at_once" else release
         job = client.submit(dataset_id, spec, priority=priority, release=wanted, accept_low_utility=accept)
@@ -88,7 +102,15 @@ def list_(service: Service = SERVICE) -> None:
     with service.connect() as client:
         all_jobs = list(client.jobs())
     rows = [
-        (one.id, one.name, _method(one), one.state, one.phase or "", one.privacy.epsilon_spent, one.dataset_id)
+        (
+            one.id,
+            one.name,
+            _method(one),
+            one.state,
+            "" if one.ended else one.phase or "",
+            one.privacy.epsilon_spent,
+            one.dataset_id,
+        )
         for one in all_jobs
     ]
     columns = ("id", "name", "method", "state", "phase", "ε spent", "data set")
@@ -157,6 +179,11 @@ def build_spec(client: Client, dataset_id: str, spec_options: SpecOptions) -> Tr
     return spec_options.build_spec(Schema.model_validate(dataset.image_schema.model_dump()))
 
 
+def _state_request(client: Client, dataset_id: str, asked: SpecOptions) -> Spec:
+    """State the request; a preset goes by its name, unless parameters of what it chooses are changed here."""
+    return build_spec(client, dataset_id, asked) if asked.changes_preset else asked.build_request()
+
+
 def _follow(client: Client, job_id: str) -> JobHandle:
     from datalens_service.cli.progress import PhaseBars
 
@@ -184,19 +211,20 @@ def _exit_if_failed(job: Job) -> None:
         raise typer.Exit(ExitCode.JOB_FAILED)
 
 
-def _say_forecast(client: Client, dataset_id: str, spec: Spec) -> str:
+def _say_forecast(client: Client, dataset_id: str, spec: Spec, target: Target | None) -> str:
     """Print what is expected of a job, and return the warning of its plan."""
     try:
         plan = client.plan(dataset_id, spec)
     except ClientError:
         # The submission, which was asked for, says what is wrong.
         return ""
-    output.say(output.format_facts(describe_expectation(plan.model_dump(exclude={"comparison"}))))
+    said = plan.model_copy(update={"target": target}).model_dump(exclude={"comparison"})
+    output.say(output.format_facts(describe_forecast(said)))
     return plan.expectation.warning if plan.expectation else ""
 
 
 def _show_plan(plan: PlanInfo, service: Service) -> None:
-    expected = describe_expectation(plan.model_dump())
+    expected = describe_forecast(plan.model_dump())
     budget = plan.budget
     fits = {"fits": "yes" if plan.fits else f"no: {advise(budget.epsilon_remaining, budget.epsilon_reserved)}"}
     lines = expected | describe_plan(plan.cost.model_dump()) | fits
@@ -224,7 +252,7 @@ def _show_job(job: Job, service: Service) -> None:
     if job.phase is not None and not job.ended:
         lines["phase"] = f"{job.phase} {job.progress.value}/{job.progress.maximum}"
     if job.approval is not None:
-        lines["approval"] = " ".join(filter(None, (job.approval.state, job.approval.reason)))
+        lines["approval"] = ": ".join(filter(None, (job.approval.state, job.approval.reason)))
     if job.waiting_reason:
         lines["waits"] = job.waiting_reason
     if job.progress.eta_seconds is not None:

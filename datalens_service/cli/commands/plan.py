@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 PRIVATE_READS = ("reading the upload",)
 
-_USUAL_EPSILON: Final = 1.0
+USUAL_EPSILON: Final = 1.0
+"""The ε at which a wanted accuracy is looked for."""
 _TOLD_SECONDS: Final = 0.5
 _BEST: Final = " (best for labels)"
 
@@ -57,7 +58,7 @@ def plan(
     """
     if planned.epsilon is None and (accuracy is None or data is None):
         raise typer.BadParameter("Name it, or --data and the --accuracy that is wanted.", param_hint="--epsilon")
-    spec_options = SpecOptions(**{**vars(planned), "epsilon": planned.epsilon or _USUAL_EPSILON}).with_encoders(
+    spec_options = SpecOptions(**{**vars(planned), "epsilon": planned.epsilon or USUAL_EPSILON}).with_encoders(
         _read_encoder
     )
     if data is None:

@@ -40,10 +40,14 @@ def prepare(
         ),
     ],
     fit: Annotated[
-        options.FitName, typer.Option(help="Resize whole images, or scale them until they cover the size and crop.")
+        options.FitName,
+        typer.Option(
+            "--fit", "--prepare-fit", help="Resize whole images, or scale them until they cover the size and crop."
+        ),
     ] = "resize",
     colour: Annotated[
-        options.ColourName | None, typer.Option(help="Channels of all images; left out, rgb if one is in colour.")
+        options.ColourName | None,
+        typer.Option("--colour", "--prepare-colour", help="Channels of all images; left out, rgb if one is in colour."),
     ] = None,
     window: Annotated[
         tuple[int, int] | None,
@@ -54,7 +58,9 @@ def prepare(
             help="Values that become 0 and 255 above 8 bits; DICOM files bring their own.",
         ),
     ] = None,
-    frame: Annotated[int, typer.Option(min=1, help="Frame to read from files with several.")] = 1,
+    frame: Annotated[
+        int, typer.Option("--frame", "--prepare-frame", min=1, help="Frame to read from files with several.")
+    ] = 1,
     *,
     metadata: MetadataOptions,
     force: options.Force = False,

@@ -27,7 +27,10 @@ def list_(service: Service = SERVICE) -> None:
     """List releases, newest first."""
     with service.connect() as client:
         items = list(client.releases())
-    rows = [(one.id, one.title, one.kind, len(one.class_names), one.license, one.job_id or "imported") for one in items]
+    rows = [
+        (one.id, one.title, one.kind, len(one.class_names), _tell_licence(one), one.job_id or "imported")
+        for one in items
+    ]
     columns = ("id", "title", "kind", "classes", "licence", "job")
     output.show_items(items, columns, rows, as_json=service.as_json)
 
@@ -99,13 +102,17 @@ def revoke(
     service.show(link, f"{link_id} revoked")
 
 
+def _tell_licence(release: ReleaseInfo) -> str:
+    return "none was chosen" if release.license == "other" else release.license
+
+
 def _show_release(release: ReleaseInfo, service: Service) -> None:
-    names = ", ".join(release.class_names)
     facts = {
         "release": release.id,
         "title": release.title,
-        "classes": f"{names} ({release.width} × {release.height} pixels)",
-        "licence": release.license,
+        "classes": ", ".join(release.class_names),
+        "images": f"{release.width} × {release.height} pixels",
+        "licence": _tell_licence(release),
         "what it is": release.made,
         "good for": release.usefulness,
         "promised": release.promise or "unknown: this model was imported",

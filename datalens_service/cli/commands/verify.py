@@ -14,6 +14,10 @@ from datalens_service.cli.options import refuse_unused
 from datalens_service.cli.service import SERVICE, Service
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cryptography.x509 import Certificate
+
     from datalens_service.proof.marks import LookUp, Marks
     from datalens_service.proof.verdict import VerificationResult
 
@@ -50,7 +54,8 @@ def verify(
         Path | None,
         typer.Option(
             "--authority",
-            help="Of an image: PEM file with certificates of authorities that may vouch for who signed it (C2PA).",
+            help="PEM file with certificates of authorities that may vouch: of an image for who signed it (C2PA), of "
+            "account-proof.json for the time stamp beside it.",
             exists=True,
             dir_okay=False,
         ),
@@ -77,34 +82,39 @@ def verify(
 
     if can_be_marked(proof):
         refuse_unused(context, "key", why="is about proofs and reports")
-        trusted = None if authority is None else _read_certificates(authority)
+        trusted = None if authority is None else _join_certificates(_read_certificates(authority))
         where = WhereToLook(release, trusted, _build_look_up(service) if ask_service else None)
         marks = find_marks(proof, where)
         service.show(marks, _render_marks(marks))
         if not marks.marked:
             raise typer.Exit(ExitCode.JOB_FAILED)
         return
-    refuse_unused(context, "release", "authority", "ask_service", why="is about images")
-    verdict = verify_path(proof, None if key is None else public_key(key))
+    refuse_unused(context, "release", "ask_service", why="is about images")
+    authorities = () if authority is None else _read_certificates(authority)
+    verdict = verify_path(proof, None if key is None else public_key(key), authorities)
     service.show(verdict, _render_verdict(verdict, vouched=key is not None))
     if not verdict.holds:
         raise typer.Exit(ExitCode.JOB_FAILED)
 
 
-def _read_certificates(path: Path) -> str:
-    """Read certificates as PEM.
+def _read_certificates(path: Path) -> Sequence[Certificate]:
+    """Read certificates.
 
     Raises:
         InvalidInput: The file has none.
     """
     from cryptography.x509 import load_pem_x509_certificates
 
-    content = path.read_bytes()
     try:
-        load_pem_x509_certificates(content)
+        return load_pem_x509_certificates(path.read_bytes())
     except ValueError:
         raise InvalidInput(f"{path} is no PEM file with certificates.") from None
-    return content.decode("ascii", "replace")
+
+
+def _join_certificates(certificates: Sequence[Certificate]) -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return "".join(one.public_bytes(Encoding.PEM).decode() for one in certificates)
 
 
 def _build_look_up(service: Service) -> LookUp:

@@ -4,18 +4,21 @@ The features are declared in the schema metadata, so `datasets` and the Hub's vi
 named labels, while every other Parquet reader sees PNG bytes and integers.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, Any, Final
 
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.data.export.png import choose_encoder
 from datalens_service.data.export.writer import ArchivePlace, SoftLabels, Writer, WrittenImages, is_verbatim, provenance
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# pyarrow is imported where a file is written: its libraries would take memory in every process that names the formats.
 _ROWS_PER_GROUP: Final = 1000
 
 
@@ -24,6 +27,8 @@ def write(path: Path, released: WrittenImages) -> None:
 
     The card is in the schema metadata.
     """
+    import pyarrow.parquet as pq
+
     images, labels, schema, card, soft_labels, credentials = released
     columns = _columns(schema, card, soft=soft_labels is not None)
     # Every PNG repeats the same marking, which zstd packs away and a dictionary would not.
@@ -43,6 +48,8 @@ WRITER: Final = Writer(
 
 
 def _columns(schema: Schema, card: dict[str, Any], *, soft: bool) -> pa.Schema:
+    import pyarrow as pa
+
     features: dict[str, Any] = {
         "image": {"_type": "Image"},
         "label": {"names": list(schema.class_names), "_type": "ClassLabel"},
@@ -66,6 +73,8 @@ def _groups(
     encode: Callable[[Images], bytes],
     columns: pa.Schema,
 ) -> Iterator[pa.Table]:
+    import pyarrow as pa
+
     for start in range(0, len(images), _ROWS_PER_GROUP):
         block = images[start : start + _ROWS_PER_GROUP]
         rows = [{"bytes": encode(image), "path": f"{number:08d}.png"} for number, image in enumerate(block, start)]

@@ -105,7 +105,7 @@ class Diffusion(DiffusionParameters):
         seconds = self.gradient_seconds(schema)
         if seconds < _LONGEST_SECONDS:
             return ()
-        return (f"Gradients take about {seconds / 3600:.0f} hours of one core: train on a graphics processor.",)
+        return (f"Training takes about {seconds / 3600:.0f} hours of one core: train on a graphics processor.",)
 
     def lengths(self, plan: Plan, schema: Schema, *, public: bool) -> dict[int, int]:
         """Estimate the warm start, and the time the denoiser learns from samples before its first gradient."""

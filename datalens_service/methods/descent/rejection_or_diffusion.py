@@ -9,7 +9,6 @@ of the released count, so it is covered by adaptive composition (docs/mechanisms
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any, Final, Literal, Self
 
@@ -29,7 +28,6 @@ from datalens_service.methods.sums.content_count import count_drawings, plan_cou
 from datalens_service.models.generators.level_sets.level_sets import Content
 from datalens_service.privacy.accounting import compute_slack, delta_beside, limit_units
 
-_LONG_MINUTES: Final = 5
 _REASONS: Final[dict[str, str]] = {
     "drawings": "outlines were modelled instead of pixels",
     "objects": "a network learned by noisy gradients to turn noise into images",
@@ -88,9 +86,7 @@ class RejectionOrDiffusion(Method):
         return self.objects.model_copy(update={"warm_start": start.with_content("objects")})
 
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
-        minutes = math.ceil(self.objects.gradient_seconds(schema) / 60)
-        time = [f"Gradients take about {minutes} minutes of one core."] if minutes >= _LONG_MINUTES else []
-        said = [*time, *self._denoiser().warnings(plan.along("objects"), schema)]
+        said = self._denoiser().warnings(plan.along("objects"), schema)
         return tuple(f"If the images show objects: {sentence}" for sentence in said)
 
     def lengths(self, plan: Plan, schema: Schema, *, public: bool) -> dict[int, int]:
@@ -102,7 +98,7 @@ class RejectionOrDiffusion(Method):
         return {step + 1: length for step, length in lengths.items()}
 
     def describe_branch(self, branch: str) -> str:
-        return f"By a noisy count, most records are {branch}: {_REASONS[branch]}."
+        return f"By a noisy count, most images are {branch}: {_REASONS[branch]}."
 
     def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
         resumed, count = inputs.resumed, plan.releases[0].mechanism

@@ -206,9 +206,9 @@ def list_deliveries(
     database: Database, webhook_id: str, *, limit: int = 50, cursor: str | None = None
 ) -> StoredPage[Delivery]:
     """Messages to a webhook, newest first."""
-    query = select(DeliveryRow).where(DeliveryRow.webhook_id == webhook_id)
-    with database.session() as session:
-        return list_page(session, query, (DeliveryRow.created_at, DeliveryRow.id), Delivery.from_row, limit, cursor)
+    query = select(DeliveryRow.__table__).where(DeliveryRow.webhook_id == webhook_id)
+    with database.connection() as connection:
+        return list_page(connection, query, (DeliveryRow.created_at, DeliveryRow.id), Delivery.from_row, limit, cursor)
 
 
 def claim_due(

@@ -245,11 +245,13 @@ def list_datasets(
     database: Database, *, limit: int = 50, cursor: str | None = None, tenant_id: str | None = None
 ) -> StoredPage[StoredDataset]:
     """Data sets of a tenant, or of all, newest first, deleted ones included."""
-    query = select(DatasetRow)
+    query = select(DatasetRow.__table__)
     if tenant_id is not None:
         query = query.where(DatasetRow.tenant_id == tenant_id)
-    with database.session() as session:
-        return list_page(session, query, (DatasetRow.created_at, DatasetRow.id), StoredDataset.from_row, limit, cursor)
+    with database.connection() as connection:
+        return list_page(
+            connection, query, (DatasetRow.created_at, DatasetRow.id), StoredDataset.from_row, limit, cursor
+        )
 
 
 def linked(database: Database, dataset_id: str) -> tuple[str, ...]:

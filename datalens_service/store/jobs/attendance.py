@@ -91,11 +91,11 @@ def report(database: Database, worker: Worker) -> None:
 
 def read_attendance(database: Database) -> Attendance:
     """Read which workers are alive now."""
-    with database.session() as session:
-        now = read_database_clock(session)
-        rows = session.execute(_WORKERS)
+    with database.connection() as connection:
+        now = read_database_clock(connection)
+        rows = connection.execute(_WORKERS)
         workers = tuple((Worker(row.id, row.queue, row.gpu, row.trouble, row.ended), row.seen_at) for row in rows)
-        return Attendance(now, workers, frozenset(session.scalars(_BUSY, {"now": now})))
+        return Attendance(now, workers, frozenset(connection.scalars(_BUSY, {"now": now})))
 
 
 def list_waiting_queues(database: Database) -> frozenset[str | None]:

@@ -10,7 +10,7 @@ import base64
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import or_, select
+from sqlalchemy import Row, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -19,7 +19,7 @@ from datalens_service.store.access import quotas
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.jobs.idempotency import earlier_job, key_conflict, request_fingerprint, scoped
-from datalens_service.store.jobs.jobs import DEFAULT_MAX_ATTEMPTS, Job, JobState, lock_dataset, new_row
+from datalens_service.store.jobs.jobs import DEFAULT_MAX_ATTEMPTS, SELECT_JOBS, Job, JobState, lock_dataset, new_row
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger import ledger
 from datalens_service.store.paging import StoredPage, list_page
@@ -105,7 +105,7 @@ def list_audits(
     attacked_job_id: str | None = None,
 ) -> StoredPage[StoredAudit]:
     """Audits of a tenant, newest first, for the owner alone."""
-    query = select(JobRow).where(JobRow.is_audit, JobRow.tenant_id == tenant_id)
+    query = SELECT_JOBS.where(JobRow.is_audit, JobRow.tenant_id == tenant_id)
     if dataset_id is not None:
         query = query.where(JobRow.dataset_id == dataset_id)
     if attacked_job_id is not None:
@@ -131,14 +131,14 @@ def store_result(database: Database, lease: Lease, result: dict[str, Any], pictu
 def list_about(database: Database, dataset_id: str, attacked_job_id: str) -> tuple[StoredAudit, ...]:
     """Audits of the model of a job, and all others on its records, oldest first. For the owner alone."""
     about = or_(PrivacyAuditRow.attacked_job_id == attacked_job_id, PrivacyAuditRow.attacked_job_id.is_(None))
-    query = select(JobRow).join(PrivacyAuditRow, PrivacyAuditRow.job_id == JobRow.id)
+    query = SELECT_JOBS.join(PrivacyAuditRow, PrivacyAuditRow.job_id == JobRow.id)
     query = query.where(JobRow.is_audit, JobRow.dataset_id == dataset_id, about)
     with database.session() as session:
-        rows = session.scalars(query.order_by(JobRow.created_at, JobRow.id)).all()
+        rows = session.execute(query.order_by(JobRow.created_at, JobRow.id)).all()
         return tuple(_read(session, row) for row in rows)
 
 
-def _read(session: Session, row: JobRow) -> StoredAudit:
+def _read(session: Session, row: JobRow | Row[*tuple[Any, ...]]) -> StoredAudit:
     audit = session.get_one(PrivacyAuditRow, row.id)
     if audit.result is None:
         return StoredAudit(Job.from_row(row), audit.attacked_job_id, None)

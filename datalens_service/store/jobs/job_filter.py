@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 from datetime import MAXYEAR, datetime, timedelta
+from typing import Any
 
 from sqlalchemy import Select, Text, cast, or_
 
@@ -23,7 +24,7 @@ class JobFilter:
     created_after: datetime | None = None
     created_before: datetime | None = None
 
-    def applied_to(self, query: Select[JobRow]) -> Select[JobRow]:
+    def applied_to(self, query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
         """The query with these conditions."""
         for name in ("tenant_id", "dataset_id", "state"):
             if (value := getattr(self, name)) is not None:

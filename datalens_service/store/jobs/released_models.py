@@ -147,12 +147,12 @@ def list_models(
 ) -> StoredPage[StoredModel]:
     """Models of a tenant that nobody holds back, newest first."""
     held = exists().where(JobRow.id == ReleasedModelRow.job_id, JobRow.approval.in_(HELD))
-    query = select(ReleasedModelRow).where(ReleasedModelRow.tenant_id == tenant_id, ~held)
+    query = select(ReleasedModelRow.__table__).where(ReleasedModelRow.tenant_id == tenant_id, ~held)
     if kind is not None:
         query = query.where(ReleasedModelRow.kind == kind)
-    with database.session() as session:
+    with database.connection() as connection:
         columns = (ReleasedModelRow.created_at, ReleasedModelRow.id)
-        return list_page(session, query, columns, StoredModel.from_row, limit, cursor)
+        return list_page(connection, query, columns, StoredModel.from_row, limit, cursor)
 
 
 def delete_imported(

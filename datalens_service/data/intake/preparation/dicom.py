@@ -25,6 +25,8 @@ from pydicom.uid import (
     HTJ2KLossless,
     HTJ2KLosslessRPCL,
     JPEG2000Lossless,
+    JPEGLossless,
+    JPEGLosslessSV1,
     JPEGLSLossless,
     JPEGLSNearLossless,
 )
@@ -38,11 +40,14 @@ from datalens_service.data.preparation_settings import PrepareSettings
 _GREY: Final = ("MONOCHROME1", "MONOCHROME2")
 _COLOUR: Final = ("RGB", "YBR_FULL", "YBR_FULL_422", "YBR_RCT", "YBR_ICT")
 _UNREADABLE: Final = "The DICOM file cannot be decoded. Export it uncompressed, or as 16-bit grey PNG."
-_OF_EXTRA: Final = (
-    *(JPEGLSLossless, JPEGLSNearLossless),
-    *(JPEG2000Lossless, JPEG2000, HTJ2KLossless, HTJ2KLosslessRPCL, HTJ2K),
-)
-"""Compressions whose decoders the extra `dicom` brings; Pillow decodes some of JPEG 2000."""
+_PACKAGES: Final = {
+    **dict.fromkeys((JPEGLSLossless, JPEGLSNearLossless), "datalens-service[dicom]"),
+    # Pillow decodes some of JPEG 2000.
+    **dict.fromkeys((JPEG2000Lossless, JPEG2000, HTJ2KLossless, HTJ2KLosslessRPCL, HTJ2K), "datalens-service[dicom]"),
+    # Its wheel brings libraries that nobody maintains any more (OpenSSL 1.1.1, OpenJPEG 2.3): the operator decides.
+    **dict.fromkeys((JPEGLossless, JPEGLosslessSV1), "python-gdcm"),
+}
+"""Packages that decode a compression, by its transfer syntax."""
 
 
 def read_patient(data: bytes) -> Patient:
@@ -122,11 +127,11 @@ def _check(file: FileDataset, settings: PrepareSettings, limits: Limits) -> tupl
 
 
 def _check_compression(syntax: UID | None) -> None:
-    """Refuse a file whose pixels the extra `dicom` could decode, where that is not installed."""
-    if syntax in _OF_EXTRA and not get_decoder(syntax).is_available:
+    """Refuse a file whose pixels a package could decode, where that is not installed."""
+    if syntax is not None and syntax in _PACKAGES and not get_decoder(syntax).is_available:
         raise InvalidDataset(
-            f"The DICOM file is packed as {syntax.name}, which is not read here. Export it uncompressed, or have the "
-            "package datalens-service[dicom] installed where uploads are read."
+            f"The DICOM file is packed as {syntax.name}, which is not read here. Unpack it (`gdcmconv --raw packed.dcm "
+            f"unpacked.dcm`), or have the package {_PACKAGES[syntax]} installed where uploads are read."
         )
 
 
