@@ -59,8 +59,10 @@ def test_labels_lie_between_the_class_drawn_and_what_the_released_classifier_see
 
 
 def test_each_frequency_has_texture_of_its_own_beside_clear_directions(made: tuple[Result, MemoryAccount]) -> None:
-    _, frequencies, directions = made[0].generator.tensors["start.factors"].shape
-    assert directions >= frequencies
+    tensors = made[0].generator.tensors
+    *deviations, grey = tensors["start.deviations"]
+    assert min(deviations) ** 2 >= np.square(tensors["start.factors"]).sum() / len(deviations)
+    assert grey == 0
 
 
 def test_a_bias_has_little_length_beside_features_of_few_records() -> None:

@@ -10,6 +10,7 @@ from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.methods import PooledMoments
 from datalens_service.methods.sums.pooled_moments import plan_frequencies
 from datalens_service.models.generators.dct import count_planes
+from datalens_service.models.generators.gaussian import gaussian
 from datalens_service.models.generators.gaussian.pooled_gaussian import PooledGaussianFit, shrink_bands
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.spec import TrainingSpec
@@ -122,22 +123,65 @@ def test_a_plan_says_how_much_detail_is_modelled():
     assert len(spec.price(large).warnings) == 1, "larger images are brought to a working size, and say so once"
 
 
-def test_what_no_direction_holds_varies_as_much_as_its_band():
-    variances = np.repeat([4.0, 1.0], 24)
+def test_what_no_direction_holds_is_known_on_average():
     fit = PooledGaussianFit(residual_norm=1.0)
     fit.estimate_center(np.append(1000.0, np.zeros(50)), 0.01)
-    fit.estimate_covariance(1000 * np.diag(variances), 1000.0, np.arange(48))
+    fit.estimate_covariance(1000 * np.diag(np.repeat([4.0, 1.0], 24)), 1000.0, np.arange(48))
     assert fit.factor.shape == (50, 0)
-    np.testing.assert_allclose(fit.rest, np.append(variances, [1.0, 1.0]))
+    assert fit.rest == pytest.approx(2.5)
 
 
-def test_texture_draws_the_variance_that_no_direction_holds():
-    run, smooth = (fitted(blobs(), 3.0, texture=texture) for texture in (0.5, 0.0))
-    directions, rest = run.local("fit").factor.shape[1], run.local("fit").rest
-    factors = run.result().tensors["factors"][0]
-    lengths = np.square(factors[:, directions:].sum(axis=1)) / run.local("view").clip_norm ** 2
-    np.testing.assert_allclose(lengths[: len(rest)], 0.5 * rest, rtol=1e-3)
-    assert smooth.result().tensors["factors"].shape[2] == smooth.local("fit").factor.shape[1] + 1, "one for the center"
+def test_every_frequency_varies_a_little_and_with_texture_as_much_as_on_average():
+    """Else a model that learns from samples takes noise of the means, where nothing varies, for a class."""
+    runs = {texture: fitted(blobs(), 3.0, texture=texture) for texture in (0.0, 1.0)}
+    for texture, run in runs.items():
+        fit, clip_norm = run.local("fit"), run.local("view").clip_norm
+        mean = fit.rest + np.square(fit.factor).sum() / len(run.local("varying"))
+        *deviations, grey = run.result().tensors["deviations"] / clip_norm
+        np.testing.assert_allclose(np.square(deviations), max(texture, 0.01) * mean, rtol=1e-3)
+        assert grey == 0, "the center is no frequency"
+
+
+@pytest.mark.parametrize("texture", [0.0, 1.0])
+def test_a_sample_has_the_class_that_the_released_moments_see_in_it(texture: float) -> None:
+    """Classes overlap so that samples of the Gaussians alone are hardly oftener right than by chance."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(3_000, dtype=np.int64) % 2
+    pixels = 128 + 20 * rng.standard_normal((3_000, 8, 8, 1)) + 4 * (labels * 2 - 1)[:, None, None, None]
+    pixels += 40 * rng.standard_normal((3_000, 1, 1, 1))
+    generator = fitted(dataset(pixels.clip(0, 255).astype(np.uint8), labels), 20.0, texture=texture).result()
+    images, drawn = generator.sample(500, seed=1)
+    brightness = images.mean(axis=(1, 2, 3))
+    assert ((brightness > 128) == drawn).mean() > 0.8
+    assert brightness.std() > 20, "they vary as records do"
+
+
+def test_a_generator_without_a_discriminant_draws_as_it_did() -> None:
+    """Files of version 1.1.0 have neither a discriminant nor deviations."""
+    tensors = {
+        name: values
+        for name, values in fitted(blobs(), 3.0).result().tensors.items()
+        if name in ("basis", "means", "factors")
+    }
+    labels = np.arange(20, dtype=np.int64) % CLASSES
+    drawn = gaussian.draw(tensors, {}, blobs().schema, labels, np.random.default_rng(3))
+    noise = np.random.default_rng(3).standard_normal((20, tensors["factors"].shape[2]), dtype=np.float32)
+    points = tensors["means"][labels] + noise @ tensors["factors"][0].T
+    np.testing.assert_allclose(drawn, (points @ tensors["basis"].T).clip(0, 1), atol=1e-6)
+
+
+def test_a_small_class_beside_a_large_one_keeps_its_mean() -> None:
+    """The mean of the large one is next to the mean of all, and says nothing of how far others are."""
+    values, variances = np.zeros((3, 16)), np.array([1e-6, 0.01, 0.01])
+    values[1:] = np.random.default_rng(0).normal(0, 1, (2, 16))
+    np.testing.assert_allclose(shrink_bands(values, variances, 8)[1:], values[1:], rtol=0.1)
+
+
+def test_an_empty_class_does_not_decide_over_others() -> None:
+    values = np.random.default_rng(0).normal(0, 1, (10, 16))
+    shrunk = shrink_bands(np.vstack([values, np.full((1, 16), 100.0)]), np.array([*[0.01] * 10, 1e5]), 8)
+    np.testing.assert_allclose(shrunk[:10], values, rtol=0.1)
+    assert np.abs(shrunk[10]).max() < 0.01
 
 
 def test_a_class_without_records_gets_the_common_mean():

@@ -55,7 +55,7 @@ _DENOISER_LENGTH: Final = 20
 """Fitting a denoiser takes this many times as long as a sum over records."""
 _MOST_PUBLIC: Final = 20_000
 _MOST_TEXTURE: Final = 0.5
-"""Share of unmodelled variance drawn as noise, above which images look noisy."""
+"""Share of the mean variance drawn in every frequency, above which images look noisy."""
 _BYTES_OF_A_FREQUENCY: Final = 24
 """Bytes per frequency of each record, while it is summed."""
 _BYTES_OF_A_DRAWN_NUMBER: Final = 20_000
@@ -93,8 +93,8 @@ class PooledMoments(SummedImages):
         ge=0,
         le=1,
         exclude_if=operator.not_,
-        description="Share of the variance beside clear directions that is drawn, as noise of each frequency. With 1 "
-        "images teach classifiers more, and look like noise.",
+        description="Share of the mean variance that is drawn in every frequency; a hundredth always is. With 1 images "
+        "look like noise, and teach classifiers more where noise hides the classes.",
     )
     start_stddev: Number = Field(
         default=_START_STDDEV,

@@ -4,12 +4,14 @@ Everything here is post-processing of noisy sums.
 """
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Labels, Schema
+from datalens_service.models.generators.requests import fill_requests
 
 Floats = NDArray[np.float64]
 Tensors = dict[str, NDArray[np.float32]]
@@ -18,20 +20,41 @@ Tensors = dict[str, NDArray[np.float32]]
 def draw(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> NDArray[np.float32]:
-    """Draw images (n, d), basis·(mean_y + factor_y·z) with z ~ N(0, I), clipped to [0, 1].
+    """Draw images (n, d), basis·(mean_y + factor_y·z + deviations·ε) with z, ε ~ N(0, I), clipped to [0, 1].
+
+    Where the model has a linear discriminant, a sample has the class that this discriminant sees.
 
     Args:
-        tensors: `basis` (d, q), `means` (classes, q), `factors` (classes or 1, q, directions).
+        tensors: `basis` (d, q), `means` (classes, q), `factors` (classes or 1, q, directions); optional `deviations`
+            (q,); optional `weights` (classes, q) and `biases` (classes,) of the discriminant.
     """
-    basis, means, factors = tensors["basis"], tensors["means"], tensors["factors"]
+    basis, propose = tensors["basis"], partial(_draw_points, tensors, rng=rng)
+    if "weights" in tensors:
+        points = fill_requests(labels, basis.shape[1], propose, partial(discriminate, tensors))
+    else:
+        points = propose(labels)
+    pixels: NDArray[np.float32] = points @ basis.T
+    return pixels.clip(0.0, 1.0, out=pixels)
+
+
+def _draw_points(tensors: Tensors, labels: Labels, rng: np.random.Generator) -> NDArray[np.float32]:
+    """Draw coordinates (n, q) of samples."""
+    means, factors = tensors["means"], tensors["factors"]
     noise = rng.standard_normal((len(labels), factors.shape[2]), dtype=np.float32)
     factors = np.broadcast_to(factors, (len(means), *factors.shape[1:]))
-    points = np.empty((len(labels), basis.shape[1]), dtype=np.float32)
+    points = np.empty((len(labels), means.shape[1]), dtype=np.float32)
     for label in np.unique(labels):
         rows = labels == label
         points[rows] = means[label] + noise[rows] @ factors[label].T
-    pixels: NDArray[np.float32] = points @ basis.T
-    return pixels.clip(0.0, 1.0, out=pixels)
+    if "deviations" in tensors:
+        points += tensors["deviations"] * rng.standard_normal(points.shape, dtype=np.float32)
+    return points
+
+
+def discriminate(tensors: Tensors, points: NDArray[np.float32]) -> Labels:
+    """Return the classes (n,) that the discriminant of a model sees in coordinates (n, q)."""
+    labels: Labels = (points @ tensors["weights"].T + tensors["biases"]).argmax(axis=1)
+    return labels
 
 
 def around(center: float, tensors: Tensors) -> Tensors:
@@ -41,11 +64,17 @@ def around(center: float, tensors: Tensors) -> Tensors:
     grey = np.full((len(basis), 1), 1 / length, dtype=np.float32)
     farther = np.full((*means.shape[:-1], 1), center * length, dtype=np.float32)
     wider = [(0, 0)] * (factors.ndim - 2) + [(0, 1), (0, 1)]
-    return tensors | {
+    unmoved = {
+        name: np.pad(tensors[name], [(0, 0)] * (tensors[name].ndim - 1) + [(0, 1)])
+        for name in ("deviations", "weights")
+        if name in tensors
+    }
+    moved = {
         "basis": np.concatenate([basis, grey], axis=1),
         "means": np.concatenate([means, farther], axis=-1),
         "factors": np.pad(factors, wider),
     }
+    return tensors | moved | unmoved
 
 
 class GaussianFit:
