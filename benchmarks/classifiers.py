@@ -4,17 +4,19 @@
     python -m benchmarks.classifiers accuracy --method dp_sgd --set architecture=mlp --dataset mnist --epsilon 1
     python -m benchmarks.classifiers accuracy --method dp_sgd --dataset mnist --epsilon 0.5 --held-out
     python -m benchmarks.classifiers accuracy --set encoder=imagenet-lite0 --dataset cifar10 --draw 10000
+    python -m benchmarks.classifiers accuracy --encoder lite2.onnx --dataset bccd
     python -m benchmarks.classifiers accuracy --method dp_sgd --dataset cifar10_features --set architecture=linear
     python -m benchmarks.classifiers opacus --dataset mnist --epsilon 1
     python -m benchmarks.classifiers speed --json
 
 Accuracy is that of the last step, mean and spread over seeds; nothing is selected on test data. `--held-out` sets
 10,000 training images aside and scores on them: settings are chosen with it. `--draw` takes so many training images,
-and 5,000 test images, as cells of the panel do. `opacus` trains the network of `dp_sgd` by Opacus with the same
-batches, steps, rate, momentum and clipping norm, without averaged weights, and noise by its own accountant: a second
-opinion on what such training reaches. `speed` passes once over the same records: a plain backward pass of batches; per-
-record gradients of this product and of Opacus; and these with what follows before noise, the exact sum on a grid here
-and the clipped sum there.
+and 5,000 test images, as cells of the panel do. `--encoder` encodes each image once for all seeds, and tells beside
+what a linear discriminant of the same features reaches without privacy. `opacus` trains the network of `dp_sgd` by
+Opacus with the same batches, steps, rate, momentum and clipping norm, without averaged weights, and noise by its own
+accountant: a second opinion on what such training reaches. `speed` passes once over the same records: a plain backward
+pass of batches; per- record gradients of this product and of Opacus; and these with what follows before noise, the
+exact sum on a grid here and the clipped sum there.
 """
 
 from __future__ import annotations
@@ -23,11 +25,15 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -35,19 +41,23 @@ from benchmarks.environment import dataset, provenance, public_set, without_test
 from benchmarks.fixed_extractor import pixels
 from benchmarks.kept_results import print_result
 from benchmarks.panel import Cell, draw, tested
-from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.data.dataset import Dataset, Images, Schema
+from datalens_service.data.intake.sandbox import encoder
+from datalens_service.evaluation.metrics.discriminant import discriminate
 from datalens_service.evaluation.metrics.outcome import Score
 from datalens_service.mechanisms import GradientSum
 from datalens_service.methods import DpSgd
 from datalens_service.methods.descent.unit_gradients import whole_units
+from datalens_service.methods.script import ExecutionOptions
 from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.models.per_record import PerRecordGradients
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.privacy.budget import MemoryAccount
+from datalens_service.services import encoders
 from datalens_service.spec import TrainingSpec
 from datalens_service.training import run
 
-SETS = ("mnist", "fashion_mnist", "cifar10", "cifar10_features", "smiles64")
+SETS = ("mnist", "fashion_mnist", "cifar10", "cifar10_features", "smiles64", "bccd", "signs")
 ARCHITECTURES = ("small_cnn", "lenet", "mlp")
 BATCH = 256
 PASSES = 5
@@ -57,16 +67,27 @@ def accuracy(options: argparse.Namespace) -> dict[str, Any]:
     """Percent of test images, or of training images that were set aside, that the classifier labels correctly."""
     settings = dict(setting.split("=", 1) for setting in options.settings)
     method = {"name": options.method} | {name: _value(text) for name, text in settings.items()}
+    if options.encoder is not None:
+        method |= {"encoder": encoders.read(options.encoder).model_dump()}
     public = None if options.public is None else public_set(options.public)
     scores, seconds, spent, planned = [], [], 0.0, dict[str, Any]()
+    ceilings: list[float] = []
     for seed in range(options.seeds):
         data = _data(options, seed)
         asked = {"method": method, "epsilon": options.epsilon, "delta": options.delta, "seed": seed}
         spec = RequestedSpec.model_validate(asked).resolve(data.schema)
         began = time.process_time()
-        result = run(spec, data, account=_account(spec, data.schema), public=public)
+        result = run(
+            spec,
+            data,
+            account=_account(spec, data.schema),
+            public=public,
+            options=ExecutionOptions(encoder=options.encoder),
+        )
         seconds.append(time.process_time() - began)
         scores.append(_score(result.model, data))
+        if options.encoder is not None:
+            ceilings.append(_score_without_privacy(result.model, data))
         spent, planned = result.cost.epsilon_at_plan, spec.method.model_dump(mode="json")
     return {
         "dataset": options.dataset,
@@ -82,8 +103,33 @@ def accuracy(options: argparse.Namespace) -> dict[str, Any]:
         "mean": statistics.mean(accuracies),
         "spread": statistics.stdev(accuracies) if len(scores) > 1 else None,
         "balanced": statistics.mean(score.balanced for score in scores),
+        "without_privacy": ceilings or None,
         "processor_seconds": statistics.mean(seconds),
     }
+
+
+@contextmanager
+def _encoding_each_image_once() -> Iterator[None]:
+    known: dict[bytes, NDArray[np.float32]] = {}
+    encode = encoder.encode
+
+    def remember(graph: bytes, images: Images) -> NDArray[np.float32]:
+        keys = [image.tobytes() for image in images]
+        new = [row for row, key in enumerate(keys) if key not in known]
+        if new:
+            known.update(zip([keys[row] for row in new], encode(graph, images[new]), strict=True))
+        return np.stack([known[key] for key in keys])
+
+    with patch.object(encoder, "encode", remember):
+        yield
+
+
+def _score_without_privacy(model: Any, data: Dataset) -> float:
+    """Percent that a linear discriminant of the same features labels correctly."""
+    images, labels = tested(data)
+    learned, seen = (model.predict_with_features(one)[0].astype(np.float64) for one in (data.train.images, images))
+    found = discriminate(learned, data.train.labels, seen, data.schema.num_classes)
+    return round(100 * float(np.mean(found == labels)), 2)
 
 
 def _data(options: argparse.Namespace, seed: int) -> Dataset:
@@ -288,9 +334,11 @@ def main() -> None:
     parser.add_argument("--delta", type=float, default=1e-5)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--set", dest="settings", action="append", default=[])
+    parser.add_argument("--encoder", type=Path, help="File of an encoder, as `datalens encoders make` writes it.")
     parser.add_argument("--records", type=int, default=2048)
     options = parser.parse_args()
-    result = {"accuracy": accuracy, "opacus": second_opinion, "speed": speed}[options.what](options)
+    with _encoding_each_image_once():
+        result = {"accuracy": accuracy, "opacus": second_opinion, "speed": speed}[options.what](options)
     print_result(result | {"environment": provenance()})
 
 

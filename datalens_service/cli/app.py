@@ -14,6 +14,7 @@ from datalens_service.cli.commands import (
     datasets,
     demo,
     downloads,
+    encoders,
     jobs,
     journal,
     keys,
@@ -107,6 +108,7 @@ app.add_typer(jobs.app, name="jobs")
 app.add_typer(releases.app, name="releases")
 app.add_typer(audits.app, name="audits")
 app.add_typer(datasets.app, name="datasets")
+app.add_typer(encoders.app, name="encoders")
 app.add_typer(journal.app, name="journal")
 app.add_typer(keys.app, name="keys")
 app.add_typer(keys.tenants_app, name="tenants")

@@ -6,6 +6,7 @@ from typing import Final
 from pydantic import Field
 
 from datalens_service.base.fields import Frozen
+from datalens_service.data.intake.sandbox.encoder_label import EncoderLabel
 
 
 class PublicSource(Frozen):
@@ -30,11 +31,18 @@ class PublicSource(Frozen):
     )
 
 
-class PublicEncoder(Frozen):
+class PublicEncoder(EncoderLabel):
     """An encoder that was trained on other images; the guarantee does not cover these."""
 
     name: str
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the file with its weights.")
+
+    def describe(self) -> str:
+        """Return its name, and what its owner stated: “onnx “ours”, licence Apache-2.0, made from weights …”."""
+        title = f" “{self.title}”" if self.title else ""
+        license = f", licence {self.license}" if self.license else ""
+        weights = f", made from a file of SHA-256 {self.weights_sha256}" if self.weights_sha256 else ""
+        return f"{self.name}{title} (SHA-256 of its weights {self.sha256}{weights}{license})"
 
 
 class PublicGenerator(Frozen):

@@ -90,8 +90,8 @@ HELD_PUBLIC: Final = (
 )
 
 PUBLIC_ENCODER: Final = (
-    "Images were seen through the public encoder {name} (SHA-256 of its weights {sha256}), which was trained on other "
-    "images. The guarantee does not cover those."
+    "Images were seen through the public encoder {described}, which was trained on other images. The guarantee does "
+    "not cover those."
 )
 
 PUBLIC_GENERATOR: Final = (

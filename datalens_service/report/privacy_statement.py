@@ -230,7 +230,8 @@ def describe_public_inputs(inputs: PublicInputs) -> tuple[str, ...]:
     """Describe each public input that there is: images, an encoder, a generator."""
     about_images = () if inputs.images is None else (_describe_source(inputs.images),)
     encoder, generator = inputs.encoder, inputs.generator
-    about_encoder = () if encoder is None else (phrases.PUBLIC_ENCODER.format(**encoder.model_dump()),)
+    described = "" if encoder is None else encoder.describe().translate(_NO_BRACES)
+    about_encoder = () if encoder is None else (phrases.PUBLIC_ENCODER.format(described=described),)
     return (*about_images, *about_encoder, *(() if generator is None else (_describe_generator(generator),)))
 
 

@@ -1,7 +1,9 @@
 """A stranger's ONNX encoder: what is taken, and that it sees one image at a time."""
 
 import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -182,6 +184,14 @@ def test_what_a_process_leaves_that_was_taken_over_is_checked(monkeypatch: pytes
     monkeypatch.setattr(sandbox.subprocess, "Popen", another)
     with pytest.raises(InvalidInput, match="no features"):
         encoder.encode(onnx_encoder(), IMAGES)
+
+
+def test_onnxruntime_starts_no_thread_that_reports_to_its_makers(tmp_path: Path) -> None:
+    code = "import os, onnxruntime; print(len(os.listdir('/proc/self/task')))"
+    environment = sandbox._environment(tmp_path) | {"HOME": str(tmp_path)}
+    ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "1"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

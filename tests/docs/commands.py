@@ -31,6 +31,7 @@ NOT_RUN = {
     r"torchrun ": "trains for hours on several GPUs or machines; tests/cli/test_ranks.py trains over ranks",
     r"pip install |uv pip compile |\.venv/bin/pre-commit install": "asks a package index, and changes the environment",
     r"datalens verify (image\.png|generator\.safetensors)": "needs an image of a release; tests/proof/test_marks.py",
+    r"datalens encoders make ": "needs weights that others trained; tests/cli/test_encoders.py has weights of nobody",
     r"datalens verify account-proof\.json ": "needs an answer of an authority; tests/jobs/test_time_stamps.py",
     r"datalens jobs submit .*--accuracy ": "spends what it finds; tests/cli/test_releases.py",
     r"datalens (plugins check|train .*generator=)\s*diffusers\.": "needs a pipeline; test_diffusers_pipelines.py",

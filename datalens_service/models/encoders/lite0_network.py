@@ -3,7 +3,8 @@
 An average and a deviation of a batch norm are constants after training, so they are a part of the convolution before.
 """
 
-from typing import ClassVar, Final, NamedTuple
+from collections.abc import Sequence
+from typing import ClassVar, Final, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +20,7 @@ _FLOOR: Final = 1e-3
 _LAST_MAPS: Final = 1280
 
 
-class _Stage(NamedTuple):
+class Stage(NamedTuple):
     blocks: int
     window: int
     stride: int
@@ -28,14 +29,14 @@ class _Stage(NamedTuple):
 
 
 _FIRST_MAPS: Final = 32
-_STAGES: Final = (
-    _Stage(1, 3, 1, 1, 16),
-    _Stage(2, 3, 2, 6, 24),
-    _Stage(2, 5, 2, 6, 40),
-    _Stage(3, 3, 2, 6, 80),
-    _Stage(3, 5, 1, 6, 112),
-    _Stage(4, 5, 2, 6, 192),
-    _Stage(1, 3, 1, 6, 320),
+STAGES: Final = (
+    Stage(1, 3, 1, 1, 16),
+    Stage(2, 3, 2, 6, 24),
+    Stage(2, 5, 2, 6, 40),
+    Stage(3, 3, 2, 6, 80),
+    Stage(3, 5, 1, 6, 112),
+    Stage(4, 5, 2, 6, 192),
+    Stage(1, 3, 1, 6, 320),
 )
 
 
@@ -43,7 +44,7 @@ class SameConvolution(nn.Conv2d):
     """A convolution with ⌈side/stride⌉ results along a side; odd padding goes below and to the right."""
 
     def forward(self, images: Tensor) -> Tensor:
-        rows, columns = (self._padding(side) for side in images.shape[-2:])
+        rows, columns = (self._padding(side) for side in map(int, images.shape[-2:]))
         padded = functional.pad(images, (columns // 2, -(-columns // 2), rows // 2, -(-rows // 2)))
         return functional.conv2d(padded, self.weight, self.bias, self.stride, groups=self.groups)
 
@@ -85,14 +86,7 @@ class Lite0Network(EncoderNetwork):
 
     def __init__(self) -> None:
         super().__init__()
-        layers: list[nn.Module] = [Enlarged(), *_rectified(SameConvolution(3, _FIRST_MAPS, 3, stride=2))]
-        maps = _FIRST_MAPS
-        for stage in _STAGES:
-            for block in range(stage.blocks):
-                layers.append(_block(maps, stage, stage.stride if block == 0 else 1))
-                maps = stage.maps
-        pooled = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), UnitLength())
-        self.layers = nn.Sequential(*layers, *_rectified(SameConvolution(maps, _LAST_MAPS, 1)), *pooled)
+        self.layers = nn.Sequential(Enlarged(), *build_layers(STAGES), UnitLength())
         self.requires_grad_(False)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -100,8 +94,22 @@ class Lite0Network(EncoderNetwork):
         return features
 
 
+def build_layers(stages: Sequence[Stage]) -> nn.Sequential:
+    """Build the layers from normalised images to 1,280 pooled features (n, 1280)."""
+    layers, maps = _rectified(SameConvolution(3, _FIRST_MAPS, 3, stride=2)), _FIRST_MAPS
+    for stage in stages:
+        for block in range(stage.blocks):
+            layers.append(_block(maps, stage, stage.stride if block == 0 else 1))
+            maps = stage.maps
+    last = _rectified(SameConvolution(maps, _LAST_MAPS, 1))
+    return nn.Sequential(*layers, *last, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
+Network = TypeVar("Network", bound=nn.Module)
+
+
 @torch.no_grad()
-def fold_weights(network: Lite0Network, weights: dict[str, Tensor]) -> Lite0Network:
+def fold_weights(network: Network, weights: dict[str, Tensor]) -> Network:
     """Copy the weights of the package into a network; convolutions and batch norms are in the order of its layers."""
     convolutions = [name for name, value in weights.items() if name.endswith("weight") and value.dim() == 4]
     norms = [name.removesuffix("running_mean") for name in weights if name.endswith("running_mean")]
@@ -113,7 +121,7 @@ def fold_weights(network: Lite0Network, weights: dict[str, Tensor]) -> Lite0Netw
     return network
 
 
-def _block(maps: int, stage: _Stage, stride: int) -> nn.Sequential:
+def _block(maps: int, stage: Stage, stride: int) -> nn.Sequential:
     """Widen, filter each map, narrow."""
     wide = maps * stage.widening
     layers: list[nn.Module] = [] if stage.widening == 1 else _rectified(SameConvolution(maps, wide, 1))

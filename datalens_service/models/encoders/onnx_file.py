@@ -14,6 +14,7 @@ from datalens_service.base.fields import Integer
 from datalens_service.data.dataset import Schema
 from datalens_service.data.intake.sandbox import encoder
 from datalens_service.data.intake.sandbox.encode import MOST_FEATURES
+from datalens_service.data.intake.sandbox.encoder_label import EncoderLabel
 from datalens_service.models.encoders.base import Encoder
 from datalens_service.models.public_source import PublicEncoder
 
@@ -25,7 +26,7 @@ _CHANNELS: Final = (1, 3)
 _PROBES: Final = (3, 16, 16, 3)
 
 
-class OnnxEncoder(Encoder):
+class OnnxEncoder(Encoder, EncoderLabel):
     """The file by its hash, and its number of features; only its owner knows what it was trained on."""
 
     name: Literal["onnx"] = ONNX
@@ -47,7 +48,8 @@ class OnnxEncoder(Encoder):
         features = encoder.encode(content, probes)
         if not features.any() or not np.array_equal(features[0], features[-1]):
             raise InvalidInput("The encoder does not give the same features for the same image, or none at all.")
-        return cls(sha256=hashlib.sha256(content).hexdigest(), features=features.shape[1])
+        stated = encoder.read_label(content).model_dump()
+        return cls(sha256=hashlib.sha256(content).hexdigest(), features=features.shape[1], **stated)
 
     def check(self, schema: Schema) -> None:
         if schema.channels not in _CHANNELS:
@@ -57,7 +59,8 @@ class OnnxEncoder(Encoder):
         return self.features
 
     def source(self) -> PublicEncoder:
-        return PublicEncoder(name=self.name, sha256=self.sha256)
+        stated = {name: getattr(self, name) for name in EncoderLabel.model_fields}
+        return PublicEncoder(name=self.name, sha256=self.sha256, **stated)
 
     def architecture(self, schema: Schema) -> OnnxNetwork:
         from datalens_service.models.encoders.network import OnnxNetwork

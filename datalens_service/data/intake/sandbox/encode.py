@@ -2,7 +2,8 @@
 
 It gets the graph and images behind its request, and leaves `features.npy`. The graph sees one image at a time, so the
 features of an image are a function of that image alone, whatever its layers do with a batch; an image on which it fails
-has features of 0. Without images it leaves `encoder.onnx`: the graph from bytes of one image to features of length 1.
+has features of 0. Without images it leaves `encoder.onnx`, which is the graph from bytes of one image to features of
+length 1, and `label.json`, what the file says of itself.
 """
 
 import sys
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datalens_service.base.errors import InvalidDataset
+from datalens_service.data.intake.sandbox.encoder_label import EncoderLabel
 from datalens_service.data.intake.sandbox.exchange import ReadingOutcome, ReadingRequest, serve
 
 IMAGES: Final = "images"
@@ -23,6 +25,7 @@ VECTORS: Final = "vectors"
 
 FEATURES_FILE: Final = "features.npy"
 GRAPH_FILE: Final = "encoder.onnx"
+LABEL_FILE: Final = "label.json"
 MOST_FEATURES: Final = 8192
 _OWN: Final = "encoder/"
 _OLDEST_OPSET: Final = 13
@@ -93,6 +96,7 @@ def encode(request: EncodeRequest, graph: bytes, pixels: bytes) -> ReadingOutcom
     wrapped = _without_details(lambda: wrap(graph, images.shape[3]))
     if not len(images):
         (request.folder / GRAPH_FILE).write_bytes(wrapped)
+        (request.folder / LABEL_FILE).write_text(_without_details(lambda: _label(graph)).model_dump_json())
         return ReadingOutcome()
     session = _without_details(lambda: _session(wrapped))
     np.save(request.folder / FEATURES_FILE, _rows(session, images))
@@ -137,6 +141,13 @@ def wrap(content: bytes, channels: int) -> bytes:
         model.graph.ClearField(field)
         getattr(model.graph, field).extend(values)
     return bytes(model.SerializeToString())
+
+
+def _label(content: bytes) -> EncoderLabel:
+    import onnx
+
+    model = onnx.load_model_from_string(content)
+    return EncoderLabel.from_metadata({entry.key: entry.value for entry in model.metadata_props})
 
 
 def _chain(steps: list[tuple[str, list[str], dict[str, Any]]], first: str, tag: str, last: str) -> list[Any]:

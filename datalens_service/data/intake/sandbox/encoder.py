@@ -7,11 +7,13 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from datalens_service.base.errors import InvalidInput, WorkerUnavailable
 from datalens_service.data.dataset import Images
 from datalens_service.data.intake.sandbox import sandbox
-from datalens_service.data.intake.sandbox.encode import FEATURES_FILE, GRAPH_FILE, EncodeRequest
+from datalens_service.data.intake.sandbox.encode import FEATURES_FILE, GRAPH_FILE, LABEL_FILE, EncodeRequest
+from datalens_service.data.intake.sandbox.encoder_label import EncoderLabel
 from datalens_service.data.intake.sandbox.exchange import OUT_OF_MEMORY
 
 MOST_BYTES: Final = 2**27
@@ -48,6 +50,22 @@ def export(graph: bytes, channels: int) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         _run(graph, np.zeros((0, 1, 1, channels), dtype=np.uint8), Path(folder))
         return (Path(folder) / GRAPH_FILE).read_bytes()
+
+
+def read_label(graph: bytes) -> EncoderLabel:
+    """Return what the file says of itself.
+
+    Raises:
+        InvalidInput: The file is not an encoder that is taken, or takes too much time or memory.
+        WorkerUnavailable: onnxruntime is not installed.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        _run(graph, np.zeros((0, 1, 1, 1), dtype=np.uint8), Path(folder))
+        try:
+            # The process may have been taken over, so its result is checked.
+            return EncoderLabel.model_validate_json((Path(folder) / LABEL_FILE).read_bytes())
+        except ValidationError:
+            return EncoderLabel()
 
 
 def _encode(graph: bytes, images: Images) -> NDArray[np.float32]:

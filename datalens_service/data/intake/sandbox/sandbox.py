@@ -242,7 +242,9 @@ def _environment(folder: Path) -> dict[str, str]:
     passed_on = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     single = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     fixed = {"TMPDIR": str(folder), "ARROW_DEFAULT_MEMORY_POOL": "system", "PYTHONDONTWRITEBYTECODE": "1"}
-    return passed_on | single | fixed
+    # Else a thread of onnxruntime reports to its makers, and the process is killed when that thread asks for a socket.
+    silent = {"ORT_DISABLE_TELEMETRY": "1"}
+    return passed_on | single | fixed | silent
 
 
 def _outcome(folder: Path, status: int, confinement: Confinement) -> ReadingOutcome:
