@@ -37,7 +37,7 @@ RUN BUILD_VERSION="$VERSION" /opt/datalens/bin/pip wheel --no-deps --wheel-dir /
 
 FROM build AS build-api
 
-RUN python requirements.py production onnx c2pa dicom diffusers > requirements.txt \
+RUN python requirements.py production onnx c2pa dicom diffusers timestamp > requirements.txt \
     && /opt/datalens/bin/pip install --require-hashes --constraint requirements.lock --requirement requirements.txt
 COPY --from=wheel /wheel /wheel
 RUN /opt/datalens/bin/pip install --no-deps /wheel/*.whl && python -m compileall -q /opt/datalens/lib

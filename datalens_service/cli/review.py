@@ -11,7 +11,6 @@ import typer
 from datalens_service.base.errors import InvalidInput
 from datalens_service.cli import output
 from datalens_service.client import ClientError
-from datalens_service.privacy.guarantee import PrivacyUnit
 
 if TYPE_CHECKING:
     from datalens_service.client import ImageSchema, NoticeInfo, ReviewInfo
@@ -47,6 +46,9 @@ def describe(read: ReviewInfo | ClassReview | ImageSchema) -> dict[str, object]:
     """Describe what was read, or declared public, beside the classes."""
     each = f", each with at most {read.records_per_unit} images" if read.records_per_unit > 1 else ""
     size = f"{read.width}×{read.height}×{read.channels}"
+    # Brings scipy, which commands that ask nothing do not need.
+    from datalens_service.privacy.guarantee import PrivacyUnit
+
     protected = PrivacyUnit(read.unit, read.records_per_unit).write_count(read.num_units)
     return {"protected": f"{protected}{each}", "images": size}
 
