@@ -44,6 +44,15 @@ def draw_images(rng: np.random.Generator, per_class: int, side: int = _SIDE) -> 
     return images, labels
 
 
+def write_private(path: Path, rng: np.random.Generator, *, with_test: bool) -> None:
+    """Enough images for every attack of an audit; some of them need test images."""
+    images, labels = draw_images(rng, _FOR_AUDITS)
+    arrays = {"train_images": images, "train_labels": labels}
+    if with_test:
+        arrays["test_images"], arrays["test_labels"] = draw_images(rng, 20)
+    np.savez_compressed(path, **arrays)
+
+
 def _npz(per_class: int = _PER_CLASS, side: int = _SIDE, images_of_one: int = 0) -> Writer:
     """Without a test split nothing is evaluated, which would take longer than all the rest."""
 
@@ -121,12 +130,9 @@ def _write_zip(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
             archive.writestr(name, content)
 
 
-write_private: Final = _npz(_FOR_AUDITS)
-"""Enough images for every attack of an audit."""
-
 STAND_INS: Final[dict[str, Writer]] = {
     "mnist.npz": _npz(),
-    "digits.npz": write_private,
+    "digits.npz": _npz(_FOR_AUDITS),
     "other.npz": _npz(),
     "scans.npz --records-per-unit": _npz(images_of_one=5),
     "scans.npz": _npz(10, _PREPARED_SIDE),
