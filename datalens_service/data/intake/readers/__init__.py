@@ -15,7 +15,14 @@ from datalens_service.data.intake.untrusted.source import Source
 from datalens_service.data.intake.untrusted.validation_errors import BadFile, UnusableFiles
 from datalens_service.data.intake.untrusted.zip_archive import ends_like_part_of_zip
 
-_FORMATS: Final = (npz.READER, parquet.READER, idx.READER, webdataset.READER, image_table.READER, image_folder.READER)
+_FORMATS: Final = (
+    npz.READER,
+    parquet.READER,
+    idx.READER,
+    webdataset.READER,
+    image_table.READER,
+    image_folder.READER,
+)
 """The order in which formats are tried: a folder of images with labels beside them is also a folder of images."""
 
 READERS: Final[dict[str, Reader]] = {reader.name: reader for reader in _FORMATS}
