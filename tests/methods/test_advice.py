@@ -77,11 +77,9 @@ def test_presets_measure_colour_images_from_a_middle_brightness(name: str) -> No
     assert '"center":0.5' in preset(name, many, 10.0).model_dump_json()
 
 
-@pytest.mark.parametrize(("name", "sentences"), [("auto", 1), ("fast", 0), ("balanced", 0), ("classifier", 0)])
-def test_a_plan_for_small_grey_images_speaks_of_time_alone(name: str, sentences: int) -> None:
-    """Sums of outlines have fewer numbers than images: they are no working size."""
+@pytest.mark.parametrize("name", ["auto", "fast", "balanced", "classifier"])
+def test_a_plan_for_small_grey_images_warns_of_nothing(name: str) -> None:
+    """Sums of outlines have fewer numbers than images, which are no working size; the plan has a line for the time."""
     digits = Schema(channels=1, height=28, width=28, class_names=tuple("0123456789"), num_units=60_000)
     spec = TrainingSpec(method=preset(name, digits, 1.0), epsilon=1.0, delta=1e-5)
-    warnings = spec.price(digits).warnings
-    assert len(warnings) == sentences
-    assert all(re.fullmatch(r"If the images show objects: .* minutes of one core\.", one) for one in warnings)
+    assert not spec.price(digits).warnings
