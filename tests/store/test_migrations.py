@@ -192,8 +192,8 @@ def test_jobs_keep_their_price_and_their_plan_and_say_what_they_make(database: D
 
     moved.check()
     for job in (image_maker, labeller, foreign, audit.job):
-        # Earlier versions did not record who submitted a job.
-        assert jobs.get(moved, job.id) == replace(jobs.get(database, job.id), submitted_by=None)
+        # Earlier versions did not record who submitted a job, and wrote the first format.
+        assert jobs.get(moved, job.id) == replace(jobs.get(database, job.id), submitted_by=None, format=1)
         assert jobs.get_plan(moved, job.id) == jobs.get_plan(database, job.id)
     assert jobs.get_plan(moved, labeller.id) == plan
     assert state_of(moved, dataset.id) == state_of(database, dataset.id)

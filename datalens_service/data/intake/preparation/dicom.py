@@ -130,7 +130,7 @@ def _check_compression(syntax: UID | None) -> None:
     """Refuse a file whose pixels a package could decode, where that is not installed."""
     if syntax is not None and syntax in _PACKAGES and not get_decoder(syntax).is_available:
         raise InvalidDataset(
-            f"The DICOM file is packed as {syntax.name}, which is not read here. Unpack it (`gdcmconv --raw packed.dcm "
+            f"The DICOM file is packed as {syntax.name}, which is not read here. Unpack it (`gdcmconv -w packed.dcm "
             f"unpacked.dcm`), or have the package {_PACKAGES[syntax]} installed where uploads are read."
         )
 

@@ -37,7 +37,7 @@ def read_weights(path: Path) -> Weights:
     except SafetensorError:
         raise InvalidInput(f"{path} is not a whole safetensors file.") from None
     if not found or not all(isinstance(value, Tensor) for value in found.values()):
-        raise InvalidInput(f"{path} holds no weights by their names: save the `state_dict` of the network.")
+        raise InvalidInput(f"{path} holds no weights by their names: save the state dict of the network.")
     return {_strip_prefixes(str(name)): value.to(torch.float32) for name, value in found.items()}
 
 
@@ -46,7 +46,7 @@ def _read_checkpoint(path: Path) -> Mapping[str, Any]:
         found = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
         raise InvalidInput(
-            f"{path} is not a file of weights alone, and what else it holds is not run: save the `state_dict` of the "
+            f"{path} is not a file of weights alone, and what else it holds is not run: save the state dict of the "
             "network, best as safetensors."
         ) from None
     except (EOFError, KeyError, RuntimeError, ValueError, AttributeError, TypeError, zipfile.BadZipFile):
