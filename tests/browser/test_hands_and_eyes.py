@@ -86,6 +86,7 @@ def test_a_wanted_accuracy_says_the_epsilon_that_it_needs_and_the_classifier_sta
     expect(page.locator("#target")).to_contain_text("99.9 % is out of reach")
     expect(page.locator(".leaves")).to_be_visible()
     wanted.fill("")
+    epsilon.fill("1")
     page.get_by_role("radio", name="Best for training").check()
     expect(page.locator("#verdict")).to_contain_text(re.compile("^If labels are all you need"))
     expect(rows.first).to_have_attribute("data-offer", "classifier")

@@ -34,6 +34,10 @@ PLACES: dict[tuple[str, str], tuple[str, ...]] = {
     ),
     ("plan", "--data"): ("plan", "--epsilon", "1", "--data", "@"),
     ("plan", "--public-data"): ("plan", "--epsilon", "1", "--data", "records.npz", "--public-data", "@"),
+    ("encoders make", "--weights"): ("encoders", "make", "mine", "--license", "ours", "--weights", "@"),
+    ("encoders make", "--out"): (
+        *("encoders", "make", "mine", "--license", "ours", "--weights", "records.npz", "--out", "@"),
+    ),
     ("predict", "images"): ("predict", "job_1", "@", *NOBODY),
     ("individual-epsilon", "image"): ("individual-epsilon", "job_1", "@", "--label", "0", *NOBODY),
     ("prepare", "source"): ("prepare", "@", "--size", "8", "--out", "new.npz"),

@@ -44,6 +44,7 @@ def writers() -> set[Writer]:
 
 REQUESTS: dict[Writer, tuple[str, ...]] = {
     Writer("prepare", "--out"): ("prepare", "images", "--size", "8"),
+    Writer("encoders make", "--out"): ("encoders", "make", "mine", "--weights", "records.npz", "--license", "ours"),
     Writer("audit", "--picture"): ("audit", "--data", "records.npz", "--epsilon", "1", "--attack", "inversion"),
     Writer("audits picture", "--out"): ("audits", "picture", "aud_1"),
     Writer("datasets preview", "--out"): ("datasets", "preview", "ds_1"),
@@ -57,6 +58,7 @@ REQUESTS: dict[Writer, tuple[str, ...]] = {
 """Nobody answers these: a name that is taken is refused before anybody is asked."""
 
 DEFAULTS = {
+    ("encoders", "make", "mine", "--weights", "records.npz", "--license", "ours"): "mine.onnx",
     ("audits", "picture", "aud_1"): "inversion-private.png",
     ("datasets", "preview", "ds_1"): "preview-private.png",
     ("jobs", "report", "job_1"): "job_1-report.html",
