@@ -176,7 +176,7 @@ class Rehearsal:
 
     def _prepared_job(self) -> Job:
         """The same for all pages; what another page has made may be a classifier."""
-        return self.client.submit(self._prepared_dataset().id, _SMALL, idempotency_key="prepared")
+        return self.client.submit(self._prepared_dataset().id, _SMALL, idempotency_key=self._prepared)
 
     def _download_release(self) -> None:
         self.client.download_bundle(self._newest_job().id, self._folder / "release.zip")
