@@ -165,10 +165,29 @@ REVIEWED = {
     "models/encoders/__init__.py": {"imports TypeAdapter of pydantic"},
     "models/encoders/base.py": {"imports pathlib"},
     "models/encoders/imagenet_lite0.py": {"imports importlib.util", "imports pathlib", "uses torch.load"},
+    "models/encoders/making/export.py": {
+        *(f"imports {name}" for name in ("io", "onnx", "pathlib", "warnings")),
+        "imports encoder of datalens_service.data.intake.sandbox",
+        "imports IMAGES of datalens_service.data.intake.sandbox.encode",
+        "imports MOST_BYTES of datalens_service.data.intake.sandbox.encoder",
+        *(
+            f"imports {name} of datalens_service.data.intake.sandbox.encoder_label"
+            for name in ("EncoderLabel", "MOST_LICENSE", "MOST_TITLE")
+        ),
+        "uses hashlib.file_digest", "uses license", "uses torch.onnx",
+    },
+    "models/encoders/making/networks.py": {
+        "imports torchvision.models.convnext", "imports torchvision.models.resnet", "uses format",
+    },
+    "models/encoders/making/weights.py": {
+        *(f"imports {name}" for name in ("pathlib", "pickle", "safetensors", "safetensors.torch", "zipfile")),
+        "uses torch.load",
+    },
     "models/encoders/network.py": {"imports encoder of datalens_service.data.intake.sandbox"},
     "models/encoders/onnx_file.py": {
         "imports pathlib", "imports encoder of datalens_service.data.intake.sandbox",
         "imports MOST_FEATURES of datalens_service.data.intake.sandbox.encode",
+        "imports EncoderLabel of datalens_service.data.intake.sandbox.encoder_label", "uses getattr",
     },
     "models/generators/denoiser/denoiser.py": {"uses torch.manual_seed"},
     "models/generators/denoiser/public_denoiser.py": {"imports os", "imports pathlib", "imports safetensors.numpy"},
@@ -191,11 +210,15 @@ REVIEWED = {
         "uses torch.backends", "uses torch.backends.cudnn", "uses torch.set_num_threads", "uses id",
     },
     "models/released.py": {"imports pathlib", "imports safetensors", "imports safetensors.numpy"},
+    "models/public_source.py": {
+        "imports EncoderLabel of datalens_service.data.intake.sandbox.encoder_label", "uses license",
+    },
     "models/teachers/base.py": {"imports contextlib", "uses torch.set_float32_matmul_precision"},
     "models/teachers/ensemble.py": {"imports pathlib"},
     "models/teachers/tensor_store.py": {f"imports {name}" for name in ("mmap", "os", "shutil", "tempfile", "pathlib")},
 }  # fmt: skip
-"""Read line by line: files of released models, of public weights, of the operator's public pipelines
+"""Read line by line: files of released models, of public weights, of the operator's public pipelines,
+of encoders that the command line makes from public weights, which no contribution calls,
 and of teachers too large for memory, which have no name; seeds of networks, within `fork_rng`; an encoder's own
 process; threads that end with their gradients; precision and places of weights, which follow from the device and the
 network."""

@@ -20,7 +20,7 @@ _FLOOR: Final = 1e-3
 _LAST_MAPS: Final = 1280
 
 
-class Stage(NamedTuple):
+class BlockStage(NamedTuple):
     blocks: int
     window: int
     stride: int
@@ -30,13 +30,13 @@ class Stage(NamedTuple):
 
 _FIRST_MAPS: Final = 32
 STAGES: Final = (
-    Stage(1, 3, 1, 1, 16),
-    Stage(2, 3, 2, 6, 24),
-    Stage(2, 5, 2, 6, 40),
-    Stage(3, 3, 2, 6, 80),
-    Stage(3, 5, 1, 6, 112),
-    Stage(4, 5, 2, 6, 192),
-    Stage(1, 3, 1, 6, 320),
+    BlockStage(1, 3, 1, 1, 16),
+    BlockStage(2, 3, 2, 6, 24),
+    BlockStage(2, 5, 2, 6, 40),
+    BlockStage(3, 3, 2, 6, 80),
+    BlockStage(3, 5, 1, 6, 112),
+    BlockStage(4, 5, 2, 6, 192),
+    BlockStage(1, 3, 1, 6, 320),
 )
 
 
@@ -94,7 +94,7 @@ class Lite0Network(EncoderNetwork):
         return features
 
 
-def build_layers(stages: Sequence[Stage]) -> nn.Sequential:
+def build_layers(stages: Sequence[BlockStage]) -> nn.Sequential:
     """Build the layers from normalised images to 1,280 pooled features (n, 1280)."""
     layers, maps = _rectified(SameConvolution(3, _FIRST_MAPS, 3, stride=2)), _FIRST_MAPS
     for stage in stages:
@@ -121,7 +121,7 @@ def fold_weights(network: Network, weights: dict[str, Tensor]) -> Network:
     return network
 
 
-def _block(maps: int, stage: Stage, stride: int) -> nn.Sequential:
+def _block(maps: int, stage: BlockStage, stride: int) -> nn.Sequential:
     """Widen, filter each map, narrow."""
     wide = maps * stage.widening
     layers: list[nn.Module] = [] if stage.widening == 1 else _rectified(SameConvolution(maps, wide, 1))

@@ -9,7 +9,7 @@ from torchvision.models.convnext import CNBlockConfig, ConvNeXt
 from torchvision.models.resnet import BasicBlock, Bottleneck, ResNet
 
 from datalens_service.base.errors import InvalidInput
-from datalens_service.models.encoders.lite0_network import STAGES, Stage, build_layers, fold_weights
+from datalens_service.models.encoders.lite0_network import STAGES, BlockStage, build_layers, fold_weights
 from datalens_service.models.encoders.making.vision_transformer import build_transformer, rename_from_torchvision
 from datalens_service.models.encoders.making.weights import Weights
 
@@ -105,11 +105,13 @@ def _build_lite(weights: Weights, _side: int) -> nn.Module:
     numbers = range(_count(weights, "_blocks.{}._project_conv.weight"))
     maps = groupby(len(weights[f"_blocks.{number}._project_conv.weight"]) for number in numbers)
     sizes = [(width, len(list(blocks))) for width, blocks in maps]
-    stages = [Stage(blocks, one.window, one.stride, one.widening, width) for one, (width, blocks) in _beside(sizes)]
+    stages = [
+        BlockStage(blocks, one.window, one.stride, one.widening, width) for one, (width, blocks) in _beside(sizes)
+    ]
     return fold_weights(build_layers(stages), weights)
 
 
-def _beside(sizes: list[tuple[int, int]]) -> list[tuple[Stage, tuple[int, int]]]:
+def _beside(sizes: list[tuple[int, int]]) -> list[tuple[BlockStage, tuple[int, int]]]:
     return list(zip(STAGES, sizes, strict=True))
 
 
