@@ -1,5 +1,6 @@
 """Figures of a job in MLflow: those that anybody may see, from the releasable report alone."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -43,6 +44,8 @@ def log_to_mlflow(
     """
     if find_spec("mlflow") is None:
         raise WorkerUnavailable("MLflow is not installed. Run: pip install 'datalens-service[mlflow]'.")
+    # Else MLflow reports its use to its makers.
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     from mlflow.tracking import MlflowClient
 
     figures = released_figures(client.report(job_id, audience="releasable"))

@@ -40,6 +40,15 @@ def test_a_run_has_the_guarantee_and_the_request(released: Released, store: str)
     assert MlflowClient(tracking_uri=store).get_run(again).info.experiment_id == run.info.experiment_id
 
 
+def test_mlflow_does_not_report_to_its_makers(released: Released, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mlflow.environment_variables import MLFLOW_DISABLE_TELEMETRY
+
+    monkeypatch.setenv(MLFLOW_DISABLE_TELEMETRY.name, "false")
+    monkeypatch.delenv(MLFLOW_DISABLE_TELEMETRY.name)
+    log_to_mlflow(released.client, released.job.id, tracking_uri=store)
+    assert MLFLOW_DISABLE_TELEMETRY.get()
+
+
 def test_no_file_of_the_store_has_what_is_for_the_owner(released: Released, store: str, tmp_path: Path) -> None:
     log_to_mlflow(released.client, released.job.id, tracking_uri=store)
     secret = released.client.report(released.job.id)["dataset"]["fingerprint"]["value"]
