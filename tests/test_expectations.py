@@ -8,13 +8,13 @@ from typing import Any, get_args
 import pytest
 
 from benchmarks import forecasts
-from benchmarks.environment import ROOT
+from benchmarks.environment import ROOT, SCHEMAS
+from benchmarks.rows import PRESETS
 from datalens_service.base.errors import InvalidSpec, UnreachableAccuracy
 from datalens_service.cli import options
 from datalens_service.data.dataset import Schema
 from datalens_service.evaluation.settings import EvaluationSettings
-from datalens_service.methods import DataLens, LabelledPool, PooledMoments, Scattering
-from datalens_service.methods.voting.teachers import ConvTeacher
+from datalens_service.methods import LabelledPool, PooledMoments, Scattering
 from datalens_service.models.encoders import ImagenetLite0, imagenet_lite0
 from datalens_service.planning import phases, resources
 from datalens_service.planning.advice import is_of_little_use
@@ -24,6 +24,7 @@ from datalens_service.planning.job_names import OFFERED, POOL
 from datalens_service.planning.machine import measure_machine
 from datalens_service.planning.measured import NAMES, read_rows
 from datalens_service.planning.presets import preset
+from datalens_service.planning.published import build_published
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.planning.target import MOST_EPSILON, find_target
 from datalens_service.spec import TrainingSpec
@@ -344,10 +345,11 @@ def test_the_authors_teachers_lie_on_a_disk_as_large_as_measured(name: str, sche
 def test_planned_time_of_the_authors_teachers_is_that_of_measured_runs() -> None:
     """Up to twice as much or half."""
     rows = [json.loads(line) for line in (ROOT / "benchmarks/results/authors.jsonl").read_text().splitlines()]
-    measured = [(row["teachers"], point) for row in rows if not row["like"] for point in row["points"]]
-    for teachers, point in measured:
-        schema = GREY.model_copy(update={"num_units": 15 * teachers})
-        method = DataLens(teacher=ConvTeacher(), num_teachers=teachers, steps=point["votes"])
+    measured = [(row, point) for row in rows if not row["like"] for point in row["points"]]
+    for row, point in measured:
+        schema = SCHEMAS[row["dataset"]].model_copy(update={"num_units": row["records"]})
+        method = build_published(PRESETS[row["dataset"]], schema, row["published_epsilon"])
+        method = method.model_copy(update={"steps": point["votes"], "noise_stddev": 1_000_000})
         spec = TrainingSpec(method=method, epsilon=1.0, delta=1e-5)
         assert 1 / 2 < resources.expect_seconds(spec, schema, (), None) / point["seconds"] < 2, point
     assert measured
