@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from datalens_service.cli.specs import SpecOptions
+from datalens_service.data.dataset import Schema
 from datalens_service.models.generators.class_shares import estimate_shares, take_turns
 
 
@@ -33,3 +35,10 @@ def test_a_class_that_noise_hides_counts_as_large_as_the_noise() -> None:
     shares = estimate_shares(np.array([900.0, -30.0]), 20.0)
     assert shares is not None
     assert 0.015 < shares[1] < 0.03
+
+
+@pytest.mark.parametrize("settings", [[], ["texture=1"]])
+def test_a_job_keeps_what_is_declared_at_the_command_line(settings: list[str]) -> None:
+    schema = Schema(channels=3, height=8, width=8, class_names=("a", "b"), num_units=500)
+    asked = SpecOptions(1.0, preset="fast", settings=settings, class_shares="85, 15")
+    assert asked.build_spec(schema).class_shares == (85.0, 15.0)
