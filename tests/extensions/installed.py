@@ -38,7 +38,7 @@ class Installed:
             file.write("\n".join([f"[datalens.{group}]", *lines, ""]))
 
     def type(self, *command: str, status: int = 0) -> str:
-        """Type a command of the product in this process; settings of an evaluation name extractors that were there from its start."""
+        """Type a command in this process, whose settings of evaluations know no extractor that came after its start."""
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(self._folder)
             patch.syspath_prepend(self._folder)
