@@ -21,8 +21,6 @@ _CLEARLY: Final = 1.1
 # Chosen on MNIST, Fashion-MNIST, hands, blood cells and drawn scenes at ε = 1 (docs/findings.md).
 _EVENLY: Final = 2 / 3
 """Share of the covariance that the discriminant takes as alike in all directions."""
-_HAZE: Final = 0.01
-"""Share of the mean variance that all images have in every frequency."""
 _SHORTEST: Final = 1e-200
 """A floor for lengths, so that nothing is divided by 0."""
 _LEAST_VARIANCE: Final = 1e-12
@@ -41,6 +39,7 @@ class PooledGaussianFit:
         factor: (d, directions) with factor·factorᵀ the part of the covariance within classes that stands out, after
             `estimate_covariance`.
         rest: Variance of a frequency beside it, on average over those that have a covariance.
+        shares: Shares of the classes by their released counts; None where they look about as frequent.
     """
 
     def __init__(self, residual_norm: float) -> None:
@@ -50,6 +49,7 @@ class PooledGaussianFit:
         self.offsets: Floats = np.empty((0, 0))
         self.factor: Floats = np.empty((0, 0))
         self.rest = 0.0
+        self.shares: tuple[float, ...] | None = None
         self._even = _LEAST_VARIANCE
 
     def estimate_center(self, count_and_sum: Floats, sum_stddev: float) -> None:
@@ -97,7 +97,7 @@ class PooledGaussianFit:
         """Return the tensors of `gaussian.draw`, in units of pixels in [0, 1]; all classes share one factor.
 
         Args:
-            texture: Share of the mean variance that is drawn in every frequency; a little always is.
+            texture: Share of the mean variance that is drawn in every frequency; with 0 there are no `deviations`.
         """
         means, size = self.center + self.offsets, len(self.center)
         weights, biases = self._discriminant(means)
@@ -105,10 +105,11 @@ class PooledGaussianFit:
             "basis": np.eye(size),
             "means": means * clip_norm,
             "factors": self.factor[None] * clip_norm,
-            "deviations": np.full(size, math.sqrt(max(_HAZE, texture) * self._even) * clip_norm),
             "weights": weights / clip_norm,
             "biases": biases,
         }
+        if texture > 0:
+            parts["deviations"] = np.full(size, math.sqrt(texture * self._even) * clip_norm)
         return {name: np.ascontiguousarray(part, dtype=np.float32) for name, part in parts.items()}
 
     def _discriminant(self, means: Floats) -> tuple[Floats, Floats]:
