@@ -105,7 +105,7 @@ def _several(unit: PrivacyUnit, charge: Charge, delta: float) -> str:
         return f"Whoever counts as more than one {unit.word} is protected less."
     if charge.slack:
         return "Whoever has more than one image among them is protected less."
-    several = stated_epsilon(Charge(_SEVERAL**2 * charge.units), delta)
+    several = stated_epsilon(Charge(_SEVERAL**2 * charge.ledger_units), delta)
     return (
         f"Whoever has more than one image among them is protected less: with five images, ε = {several} at the same δ."
     )

@@ -28,6 +28,6 @@ def tell_risk(word: str, charge: Charge) -> str:
         word: The readers' word for one unit.
         charge: The charge of a job, or of all jobs.
     """
-    advantage = membership_advantage(stated_mu(charge.units), charge.slack / SLACK_UNITS_PER_DELTA)
+    advantage = membership_advantage(stated_mu(charge.ledger_units), charge.slack / SLACK_UNITS_PER_DELTA)
     most = math.ceil(Decimal(right_guesses(advantage)))
     return f"Of 100 guesses whether one {word} was used, at most {most} are right; a coin gets 50."

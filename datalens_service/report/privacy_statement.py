@@ -61,7 +61,7 @@ class Guarantee(Frozen):
 
     relation: Public[NeighboringRelation]
     meaning: Public[str]
-    units: Public[int] = Field(description="Charged, in 1e-15 of μ².")
+    ledger_units: Public[int] = Field(alias="units", description="Charged, in 1e-15 of μ².")
     slack: Public[int] = Field(
         default=0, exclude_if=operator.not_, description="Charged beside the units, in 1e-18 of δ."
     )
@@ -161,14 +161,14 @@ class PrivacyStatement(PrivacyFigures):
 
     def guarantee(self) -> str:
         """State the guarantee of the job in one sentence."""
-        charge = Charge(self.headline.units, self.headline.slack)
+        charge = Charge(self.headline.ledger_units, self.headline.slack)
         return job_guarantee(self.privacy_unit, self.headline.epsilon, self.delta, charge, self.replace_one.epsilon)
 
 
 def privacy_statement(
     *,
     releases: Sequence[PlannedRelease],
-    units_charged: int,
+    charged_units: int,
     slack_charged: int = 0,
     epsilon_limit: float,
     limit_units: int,
@@ -185,7 +185,7 @@ def privacy_statement(
 
     Args:
         releases: Releases that were made, in order.
-        units_charged: Units in the ledger under zero-out; more than the releases cost if a crash lost one.
+        charged_units: Units in the ledger under zero-out; more than the releases cost if a crash lost one.
         slack_charged: Slack in the ledger, in 1e-18 of δ.
         epsilon_limit: ε that the job might spend at δ.
         limit_units: The same in ledger units.
@@ -198,9 +198,9 @@ def privacy_statement(
         LedgerCorrupt: Less was charged than the releases cost.
     """
     deltas, word = _deltas(delta, num_units), PrivacyUnit(unit, records_per_unit).word
-    charged = Charge(units_charged, slack_charged)
+    charged = Charge(charged_units, slack_charged)
     headline = _guarantee(_ZERO_OUT, charged, deltas, word)
-    replace_one = Charge(_replace_one_units(releases, units_charged), slack_charged)
+    replace_one = Charge(_replace_one_ledger_units(releases, charged_units), slack_charged)
     tier = classify_epsilon(headline.epsilon)
     return PrivacyStatement(
         setting=phrases.SETTING,
@@ -309,12 +309,12 @@ def _deltas(requested: float, num_units: int) -> dict[float, str]:
 
 
 def _guarantee(relation: NeighboringRelation, charge: Charge, deltas: dict[float, str], word: str) -> Guarantee:
-    mu = stated_mu(charge.units)
+    mu = stated_mu(charge.ledger_units)
     slack = charge.slack / SLACK_UNITS_PER_DELTA
     return Guarantee(
         relation=relation,
         meaning=phrases.RELATIONS[relation].replace("{unit}", word),
-        units=charge.units,
+        ledger_units=charge.ledger_units,
         slack=charge.slack,
         mu=mu,
         points=tuple(
@@ -330,10 +330,10 @@ def _guarantee(relation: NeighboringRelation, charge: Charge, deltas: dict[float
     )
 
 
-def _replace_one_units(releases: Sequence[PlannedRelease], units_charged: int) -> int:
+def _replace_one_ledger_units(releases: Sequence[PlannedRelease], charged_units: int) -> int:
     """Return the units under replace-one; a lost release is taken at the worst factor of any release."""
     costs = [(release.cost(), release.cost(_REPLACE_ONE)) for release in releases]
-    lost = units_charged - sum(zero_out for zero_out, _ in costs)
+    lost = charged_units - sum(zero_out for zero_out, _ in costs)
     if lost < 0:
         raise LedgerCorrupt("The ledger holds less than the releases of this job cost.")
     worst = max((Fraction(replace_one, zero_out) for zero_out, replace_one in costs), default=Fraction(1))

@@ -20,7 +20,7 @@ class SpendPoint(Frozen):
 
     releases: Public[int] = Field(ge=0, description="Made so far.")
     release: Public[str] = Field(description="The last of them.")
-    units: Public[int] = Field(ge=0, description="Charged so far, in 1e-15 of μ².")
+    ledger_units: Public[int] = Field(alias="units", ge=0, description="Charged so far, in 1e-15 of μ².")
     mu: Public[Stated]
     epsilon: Public[Stated] = Field(description="ε at the requested δ; a running account.")
 
@@ -43,7 +43,7 @@ def spend_path(releases: Sequence[PlannedRelease], charged: Charge, delta: float
     every = max(1, total // _MOST_POINTS)
     steps = [(made, label, spent) for made, label, spent in _walked(releases) if made % every == 0 or made == total]
     points = [_point(0, "before the first release", Charge(0), delta), *(_point(*step, delta) for step in steps)]
-    if points[-1].units < charged.units:
+    if points[-1].ledger_units < charged.ledger_units:
         points.append(_point(total, "charged again after a crash", charged, delta))
     return tuple(points)
 
@@ -58,20 +58,20 @@ def curve(charged: Charge) -> tuple[CurvePoint, ...]:
 
 
 def _walked(releases: Sequence[PlannedRelease]) -> Iterator[tuple[int, str, Charge]]:
-    before, units, slack = 0, 0, 0
+    before, ledger_units, slack = 0, 0, 0
     for release in releases:
         for made in range(1, release.count + 1):
             spent = release.charge_after(made)
-            yield before + made, release.label, Charge(units + spent.units, slack + spent.slack)
+            yield before + made, release.label, Charge(ledger_units + spent.ledger_units, slack + spent.slack)
         whole = release.charge_after(release.count)
-        before, units, slack = before + release.count, units + whole.units, slack + whole.slack
+        before, ledger_units, slack = before + release.count, ledger_units + whole.ledger_units, slack + whole.slack
 
 
 def _point(made: int, label: str, charged: Charge, delta: float) -> SpendPoint:
     return SpendPoint(
         releases=made,
         release=label,
-        units=charged.units,
-        mu=stated_mu(charged.units),
+        ledger_units=charged.ledger_units,
+        mu=stated_mu(charged.ledger_units),
         epsilon=stated_epsilon(charged, delta),
     )

@@ -87,7 +87,7 @@ def test_a_run_that_lost_a_release_of_its_start_hands_out_the_start() -> None:
     method = Diffusion.model_validate({**SMALL, "noise_multiplier": None})
     plan = method.plan_within(dataset.schema, EPSILON, DELTA)
     first = plan.releases[0].mechanism
-    books.charge(0, first.label(), first.price(1, NeighboringRelation.ZERO_OUT).units, 0)
+    books.charge(0, first.label(), first.price(1, NeighboringRelation.ZERO_OUT).ledger_units, 0)
     result = run(TrainingSpec(method=method, epsilon=EPSILON, delta=DELTA), dataset, account=books, plan=plan)
     start = sum(release.count for release in plan.releases[:-1])
     assert (result.steps_made, len(books.charges)) == (start, start + 1)

@@ -41,13 +41,13 @@ class JobAccount:
         with self._database.session() as session:
             return aggregates.replay(session, self._job_id, step)
 
-    def charge(self, step: int, label: str, units: int, slack: int = 0) -> None:
-        """Book `units`, and slack once for a step: in the log, then in the database; both are on the disk on return.
+    def charge(self, step: int, label: str, ledger_units: int, slack: int = 0) -> None:
+        """Book `ledger_units`, and slack once for a step: in the log, then in the database; both are then on the disk.
 
         Raises:
             StoreUnavailable: Nothing may be drawn; at worst the charge is counted without a draw.
         """
-        self._book(partial(ledger.charge, step=step, label=label, units=units, slack=slack))
+        self._book(partial(ledger.charge, step=step, label=label, ledger_units=ledger_units, slack=slack))
 
     def charge_draw(self, step: int, label: str, block: Block) -> int:
         """Book a draw of a block as `charge` does: all of its units and its slack with the first; how many came before.

@@ -31,7 +31,7 @@ def charge_draw(session: Session, job_id: str, lease_token: int, step: int, labe
         raise BudgetExceeded(f"All {block.draws:,} draws of the job are made; it has to end before this step.")
     # The first draw pays for all of them: sampled batches have no price of their own.
     price = Charge(0) if drawn else block.charge()
-    if price.units > job.reserved_units or price.slack > ledger.reserved_slack(session, job_id):
+    if price.ledger_units > job.reserved_units or price.slack > ledger.reserved_slack(session, job_id):
         raise BudgetExceeded("The job's reservation does not cover its draws.")
     return ledger.spend(session, account, job, step, label, price)
 

@@ -22,13 +22,13 @@ class JournalLine:
     kind: EntryKind
     job_id: str | None
     label: str
-    units: int
+    ledger_units: int
     slack: int
     at: datetime
     hash: str
 
 
-_LINES = select(*(LedgerEntryRow.__table__.columns[one.name] for one in fields(JournalLine)))
+_LINES = select(*(getattr(LedgerEntryRow, one.name) for one in fields(JournalLine)))
 
 
 @dataclass(frozen=True)
@@ -77,11 +77,13 @@ def _spent(session: Session, account: AccountRow, before: int | None) -> Charge:
     if before is None:
         return Charge(account.charged_units, account.charged_slack)
     later = _sum(session, LedgerEntryRow.account_id == account.id, LedgerEntryRow.seq >= before)
-    return Charge(account.charged_units - later.units, account.charged_slack - later.slack)
+    return Charge(account.charged_units - later.ledger_units, account.charged_slack - later.slack)
 
 
 def _sum(session: Session, *entries: ColumnElement[bool]) -> Charge:
     """Add up what some entries spent."""
-    units_sum, slack_sum = (func.coalesce(func.sum(one), 0) for one in (LedgerEntryRow.units, LedgerEntryRow.slack))
-    units, slack = session.execute(select(units_sum, slack_sum).where(*entries, LedgerEntryRow.kind.in_(SPENDS))).one()
-    return Charge(int(units), int(slack))
+    total, slack_sum = (func.coalesce(func.sum(one), 0) for one in (LedgerEntryRow.ledger_units, LedgerEntryRow.slack))
+    ledger_units, slack = session.execute(
+        select(total, slack_sum).where(*entries, LedgerEntryRow.kind.in_(SPENDS))
+    ).one()
+    return Charge(int(ledger_units), int(slack))
