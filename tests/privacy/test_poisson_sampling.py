@@ -69,7 +69,10 @@ def test_a_stated_price_covers_what_the_draws_cost() -> None:
     priced = block()
     priced.check_price(2.5)
     priced.check_price(2.6)
-    lower = {name: getattr(priced, name) * 999_990 // 1_000_000 for name in ("ledger_units_zero_out", "ledger_units_replace_one")}
+    lower = {
+        name: getattr(priced, name) * 999_990 // 1_000_000
+        for name in ("ledger_units_zero_out", "ledger_units_replace_one")
+    }
     for name, ledger_units in lower.items():
         with pytest.raises(InvalidSpec, match="are stated"):
             priced.model_copy(update={name: ledger_units}).check_price(2.5)

@@ -181,7 +181,9 @@ def passes_are_priced_for_steps(dominated_ledger_units, multiplier, numerator, d
     return dominated_ledger_units(multiplier, numerator, max(1, draws * numerator >> 53), slack, relation)
 
 
-@around("a replaced unit of a sampled run priced like an emptied one", "R10", poisson_sampling, "dominated_ledger_units")
+@around(
+    "a replaced unit of a sampled run priced like an emptied one", "R10", poisson_sampling, "dominated_ledger_units"
+)
 def replacing_costs_as_much_as_emptying(dominated_ledger_units, multiplier, numerator, draws, slack, _relation):
     """The figure for replaced units is that of emptied ones."""
     return dominated_ledger_units(multiplier, numerator, draws, slack, NeighboringRelation.ZERO_OUT)
