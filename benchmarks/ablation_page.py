@@ -15,7 +15,7 @@ from benchmarks.environment import ROOT, SCHEMAS
 from benchmarks.kept_results import RESULTS, markdown_table, read_results
 from benchmarks.rows import PRESETS
 from datalens_service.methods import DataLens
-from datalens_service.planning.published import build_published
+from datalens_service.planning.published import COMMANDS, build_published
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.report.drawing import Element, canvas, line, mark, polyline, text, xml
 
@@ -154,6 +154,8 @@ def _changes(one: dict[str, Any]) -> str:
     """What is as in the authors' code, and which settings are not."""
     like = set(one["like"])
     short = ["all five"] if len(like) == 5 else sorted(like)
+    if one["records"] < one["teachers"] * COMMANDS[PRESETS[one["dataset"]]][0].batch:
+        short.append(f"{one['records']:,} records shared")
     return ", ".join([*short, *(f"{name} {json.dumps(value)}" for name, value in one.get("changes", {}).items())])
 
 

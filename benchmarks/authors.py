@@ -8,6 +8,8 @@ follows the number of teachers, so that a vote is as clear as the authors' vote 
 guarantee: its noise is too small for its budget. It shows what the algorithm learns from votes of that clearness, on
 public images, in minutes instead of days.
 
+`--records` gives teachers fewer different records than places: what more teachers teach without more records.
+
 `--like` takes over what the authors' code does and the product does not:
 
     labels        a teacher trains on images of the classes of its own records
@@ -220,14 +222,21 @@ def opened(name: str) -> Dataset:
     return take(dataset("mnist"), PARTS[name], 1.0) if name in PARTS else dataset(name)
 
 
-def few(data: Dataset, teachers: int, records: int, in_turn: bool) -> Dataset:
-    """The first records, so many a teacher, or those of each class in turn."""
-    count = records * teachers
+def few(data: Dataset, count: int, in_turn: bool) -> Dataset:
+    """The first records, or those of each class in turn."""
     rows = np.arange(count)
     if in_turn:
         of_class = [np.flatnonzero(data.train.labels == label) for label in range(data.schema.num_classes)]
         rows = np.stack([found[: -(-count // len(of_class))] for found in of_class], axis=1).ravel()[:count]
     return with_records(data, rows)
+
+
+def shared(data: Dataset, count: int, in_turn: bool) -> Dataset:
+    """So many records made of those of a smaller set: each several times, in shards of other company every time."""
+    rows = np.arange(data.schema.num_units).reshape(-1, data.schema.num_classes if in_turn else 1)
+    rng = np.random.default_rng(0)
+    more = [rng.permuted(rows, axis=0) for _ in range(-(-count // rows.size) - 1)]
+    return with_records(data, np.concatenate([rows, *more]).ravel()[:count])
 
 
 def draw_by_batch(network: ImageNetwork, labels: Labels, rng: np.random.Generator) -> NDArray[np.float32]:
@@ -285,7 +294,9 @@ def theirs(num_classes: int) -> nn.Module:
 def measured(options: argparse.Namespace) -> dict[str, Any]:
     """One run."""
     published = COMMANDS[PRESETS[options.dataset]][0 if options.epsilon == 1 else 1]
-    data = few(opened(options.dataset), options.teachers, published.batch, "shards" in options.like)
+    count, in_turn = options.teachers * published.batch, "shards" in options.like
+    data = few(opened(options.dataset), options.records or count, in_turn)
+    data = shared(data, count, in_turn) if options.records else data
     for name in sorted(options.like, key="labels".__eq__):
         LIKE[name]()
     method = build_published(PRESETS[options.dataset], data.schema, options.epsilon)
@@ -302,7 +313,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     ]
     return {
         "dataset": options.dataset, "published_epsilon": options.epsilon, "teachers": options.teachers,
-        "records": data.schema.num_units, "noise_stddev": noise.share * (method.noise_stddev or 0),
+        "records": options.records or count, "noise_stddev": noise.share * (method.noise_stddev or 0),
         "like": options.like, "changes": changes, "seed": options.seed,
         "synthetic_images": options.images, "epochs": options.epochs, "sgd_epochs": options.sgd_epochs,
         "points": points,
@@ -329,6 +340,7 @@ def main() -> None:
     parser.add_argument("--dataset", choices=PRESETS, default="mnist")
     parser.add_argument("--epsilon", type=int, choices=[1, 10], default=1, help="whose published settings are taken")
     parser.add_argument("--teachers", type=int, default=40)
+    parser.add_argument("--records", type=int, help="that all teachers share; as many as they have places if not given")
     parser.add_argument("--votes", type=int, default=149, help="steps of 15 images; exact accounting allows 149 at 1")
     parser.add_argument("--like", nargs="*", choices=sorted(LIKE), default=[], help="what is taken over")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=JSON", help="settings other than published")

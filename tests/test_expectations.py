@@ -349,7 +349,9 @@ def test_planned_time_of_the_authors_teachers_is_that_of_measured_runs() -> None
     for row, point in measured:
         schema = SCHEMAS[row["dataset"]].model_copy(update={"num_units": row["records"]})
         method = build_published(PRESETS[row["dataset"]], schema, row["published_epsilon"])
-        method = method.model_copy(update={"steps": point["votes"], "noise_stddev": 1_000_000})
+        method = method.model_copy(
+            update={"num_teachers": row["teachers"], "steps": point["votes"], "noise_stddev": 1_000_000}
+        )
         spec = TrainingSpec(method=method, epsilon=1.0, delta=1e-5)
         assert 1 / 2 < resources.expect_seconds(spec, schema, (), None) / point["seconds"] < 2, point
     assert measured

@@ -93,7 +93,7 @@ class PooledMoments(SummedImages):
         ge=0,
         le=1,
         exclude_if=operator.not_,
-        description="Share of the mean variance that is drawn in every frequency; a hundredth always is. With 1 images "
+        description="Share of the mean variance that is drawn in every frequency. With 1 images "
         "look like noise, and teach classifiers more where noise hides the classes.",
     )
     start_stddev: Number = Field(

@@ -21,8 +21,6 @@ _CLEARLY: Final = 1.1
 # Chosen on MNIST, Fashion-MNIST, hands, blood cells and drawn scenes at ε = 1 (docs/findings.md).
 _EVENLY: Final = 2 / 3
 """Share of the covariance that the discriminant takes as alike in all directions."""
-_HAZE: Final = 0.01
-"""Share of the mean variance that all images have in every frequency."""
 _SHORTEST: Final = 1e-200
 """A floor for lengths, so that nothing is divided by 0."""
 _LEAST_VARIANCE: Final = 1e-12
@@ -97,7 +95,7 @@ class PooledGaussianFit:
         """Return the tensors of `gaussian.draw`, in units of pixels in [0, 1]; all classes share one factor.
 
         Args:
-            texture: Share of the mean variance that is drawn in every frequency; a little always is.
+            texture: Share of the mean variance that is drawn in every frequency; with 0 there are no `deviations`.
         """
         means, size = self.center + self.offsets, len(self.center)
         weights, biases = self._discriminant(means)
@@ -105,10 +103,11 @@ class PooledGaussianFit:
             "basis": np.eye(size),
             "means": means * clip_norm,
             "factors": self.factor[None] * clip_norm,
-            "deviations": np.full(size, math.sqrt(max(_HAZE, texture) * self._even) * clip_norm),
             "weights": weights / clip_norm,
             "biases": biases,
         }
+        if texture > 0:
+            parts["deviations"] = np.full(size, math.sqrt(texture * self._even) * clip_norm)
         return {name: np.ascontiguousarray(part, dtype=np.float32) for name, part in parts.items()}
 
     def _discriminant(self, means: Floats) -> tuple[Floats, Floats]:
