@@ -55,7 +55,6 @@ from datalens_service.proof.verdict import Examination, VerificationResult, Veri
 from datalens_service.report.card import CardMechanism
 from datalens_service.report.privacy_statement import (
     classify_epsilon,
-    current_tier,
     first_releases,
 )
 
@@ -223,7 +222,7 @@ def _card(proof: Proof) -> str:
     mu = Fraction(decimal_text(privacy.mu))
     if not mu**2 >= charged * _UNIT > (mu - _MU_ROUNDING) ** 2:
         raise LedgerCorrupt(f"The card states μ = {privacy.mu}, which is not the root of its units.")
-    if current_tier(privacy.tier) != classify_epsilon(privacy.epsilon):
+    if privacy.tier != classify_epsilon(privacy.epsilon):
         raise LedgerCorrupt(f"An ε of {privacy.epsilon} is not in the tier {privacy.tier!r}.")
     individual = _individual(proof, [release.mechanism for release in made])
     return (

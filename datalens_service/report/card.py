@@ -19,7 +19,7 @@ from datalens_service.models.public_source import PublicEncoder, PublicGenerator
 from datalens_service.privacy.partitioned_passes import Block
 from datalens_service.report.build import Report
 from datalens_service.report.document import Product
-from datalens_service.report.privacy_statement import FormerTier, Tier
+from datalens_service.report.privacy_statement import Tier
 from datalens_service.report.result_wording import choose_wording
 
 FORMAT: Final = "datalens-card/1"
@@ -78,7 +78,7 @@ class CardPrivacy(Finite):
     individual: AllPublic[IndividualFigures | None] = Field(
         default=None, exclude_if=operator.not_, description="Released histogram of realised individual ε, if any."
     )
-    tier: Public[Tier | FormerTier]
+    tier: Public[Tier]
     mechanisms: Public[tuple[CardMechanism, ...]]
     not_covered: Public[tuple[str, ...]]
 

@@ -28,7 +28,7 @@ from datalens_service.report.charts import (
     metric_bars,
 )
 from datalens_service.report.pictures import Pictures, neighbour_gallery, sample_gallery
-from datalens_service.report.privacy_statement import FormerTier, Tier, current_tier
+from datalens_service.report.privacy_statement import Tier
 
 # Columns of the table of releases; whatever else describes a mechanism is listed below its name.
 _COLUMNS: Final = frozenset(
@@ -120,8 +120,8 @@ def _parameters(mechanism: dict[str, Any]) -> str:
     return ", ".join(f"{key} {value}" for key, value in mechanism.items() if key not in _COLUMNS)
 
 
-def _tier_number(tier: Tier | FormerTier) -> str:
-    return current_tier(tier).removeprefix("tier_")
+def _tier_number(tier: Tier) -> str:
+    return tier.removeprefix("tier_")
 
 
 def _grouped(fraction: str) -> str:

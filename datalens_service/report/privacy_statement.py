@@ -9,7 +9,7 @@ import math
 import operator
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Final, Literal, cast
+from typing import Literal
 
 from pydantic import Field
 from scipy.special import ndtr, ndtri
@@ -38,9 +38,7 @@ from datalens_service.report.result_wording import choose_wording
 from datalens_service.report.spending import CurvePoint, SpendPoint, curve, spend_path
 
 Tier = Literal["tier_1", "tier_2", "tier_3"]
-FormerTier = Literal["strong", "reasonable", "none"]
 """Tiers in cards and reports of versions up to 0.1, which can still be read."""
-_SINCE: Final[dict[str, Tier]] = {"strong": "tier_1", "reasonable": "tier_2", "none": "tier_3"}
 
 _SMALL_DELTA = 1e-6
 _NO_BRACES = str.maketrans("{}", "()")
@@ -135,7 +133,7 @@ class PrivacyFigures(Frozen):
     limit_units: Public[int]
     headline: Public[Guarantee]
     replace_one: Public[Guarantee]
-    tier: Public[Tier | FormerTier]
+    tier: Public[Tier]
     tier_meaning: Public[str]
     spend: Public[tuple[SpendPoint, ...]] = Field(
         min_length=1, description="The account release by release, thinned out."
@@ -284,11 +282,6 @@ def classify_epsilon(epsilon: float) -> Tier:
     if epsilon <= _TIER_1:
         return "tier_1"
     return "tier_2" if epsilon <= _TIER_2 else "tier_3"
-
-
-def current_tier(tier: Tier | FormerTier) -> Tier:
-    """Return the present name of a tier of any version."""
-    return _SINCE.get(tier) or cast(Tier, tier)
 
 
 def true_positive_rate(mu: float, false_positive_rate: float, slack: float = 0.0) -> float:
