@@ -35,8 +35,7 @@ from datalens_service.privacy.accounting import (
     stated_epsilon,
     stated_mu,
 )
-from datalens_service.privacy.guarantee import job_guarantee
-from datalens_service.privacy.risk import tell_risk
+from datalens_service.privacy.guarantee import job_guarantee, tell_risk
 
 SYNTHETIC_IMAGES: Final = 10_000
 _DEFAULTS: Final = EvaluationSettings()

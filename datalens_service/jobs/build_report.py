@@ -36,7 +36,7 @@ from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.audits import StoredAudit
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.ledger.account_summary import entries, summarize_account
-from datalens_service.store.ledger.spenders import read_spenders
+from datalens_service.store.ledger.journal_pages import read_spenders
 from datalens_service.training import Result
 
 # A stated ε is rounded up to four digits and comes from charges rounded up to whole units.

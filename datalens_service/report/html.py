@@ -15,8 +15,7 @@ from datalens_service.evaluation.measures import written
 from datalens_service.evaluation.metrics import METRICS
 from datalens_service.evaluation.metrics.fidelity import EXTRACTOR_TITLES
 from datalens_service.evaluation.settings import ExtractorKind
-from datalens_service.privacy.guarantee import report_guarantee
-from datalens_service.privacy.risk import right_guesses
+from datalens_service.privacy.guarantee import report_guarantee, right_guesses
 from datalens_service.report.attacks import AttackFinding, roc_curve
 from datalens_service.report.charts import (
     Bar,

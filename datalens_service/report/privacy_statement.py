@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 from scipy.special import ndtr, ndtri
@@ -30,12 +30,10 @@ from datalens_service.privacy.accounting import (
     stated_epsilon,
     stated_mu,
 )
-from datalens_service.privacy.guarantee import PrivacyUnit, job_guarantee
+from datalens_service.privacy.guarantee import PrivacyUnit, job_guarantee, membership_advantage
 from datalens_service.privacy.poisson_sampling import PoissonSampling
-from datalens_service.privacy.risk import membership_advantage
 from datalens_service.report import phrases
 from datalens_service.report.result_wording import choose_wording
-from datalens_service.report.spending import CurvePoint, SpendPoint, curve, spend_path
 
 Tier = Literal["tier_1", "tier_2", "tier_3"]
 """Tiers in cards and reports of versions up to 0.1, which can still be read."""
@@ -331,3 +329,70 @@ def _replace_one_ledger_units(releases: Sequence[PlannedRelease], charged_units:
         raise LedgerCorrupt("The ledger holds less than the releases of this job cost.")
     worst = max((Fraction(replace_one, zero_out) for zero_out, replace_one in costs), default=Fraction(1))
     return sum(replace_one for _, replace_one in costs) + math.ceil(lost * worst)
+
+
+_MOST_POINTS: Final = 100
+# δ at half decades from a tenth down to 1e-12.
+_CURVE_DELTAS: Final = tuple(float(f"{digit}e-{power}") for power in range(1, 13) for digit in (3, 1))
+
+
+class SpendPoint(Frozen):
+    """The loss after so many releases; ε is rounded up."""
+
+    releases: Public[int] = Field(ge=0, description="Made so far.")
+    release: Public[str] = Field(description="The last of them.")
+    ledger_units: Public[int] = Field(alias="units", ge=0, description="Charged so far, in 1e-15 of μ².")
+    mu: Public[Stated]
+    epsilon: Public[Stated] = Field(description="ε at the requested δ; a running account.")
+
+
+class CurvePoint(Frozen):
+    """A pair that holds; ε is rounded up."""
+
+    delta: Public[Stated]
+    epsilon: Public[Stated]
+
+
+def spend_path(releases: Sequence[PlannedRelease], charged: Charge, delta: float) -> tuple[SpendPoint, ...]:
+    """Return the account of a job after each release: about a hundred points at most, the last with everything charged.
+
+    Args:
+        releases: In order.
+        charged: The charge in the ledger; more than the releases cost if a crash lost one.
+    """
+    total = sum(release.count for release in releases)
+    every = max(1, total // _MOST_POINTS)
+    steps = [(made, label, spent) for made, label, spent in _walked(releases) if made % every == 0 or made == total]
+    points = [_point(0, "before the first release", Charge(0), delta), *(_point(*step, delta) for step in steps)]
+    if points[-1].ledger_units < charged.ledger_units:
+        points.append(_point(total, "charged again after a crash", charged, delta))
+    return tuple(points)
+
+
+def curve(charged: Charge) -> tuple[CurvePoint, ...]:
+    """Return ε over δ of everything charged; all pairs hold at once. Below the slack there is no ε."""
+    return tuple(
+        CurvePoint(delta=delta, epsilon=stated_epsilon(charged, delta))
+        for delta in _CURVE_DELTAS
+        if delta_beside(charged.slack, delta) > 0
+    )
+
+
+def _walked(releases: Sequence[PlannedRelease]) -> Iterator[tuple[int, str, Charge]]:
+    before, ledger_units, slack = 0, 0, 0
+    for release in releases:
+        for made in range(1, release.count + 1):
+            spent = release.charge_after(made)
+            yield before + made, release.label, Charge(ledger_units + spent.ledger_units, slack + spent.slack)
+        whole = release.charge_after(release.count)
+        before, ledger_units, slack = before + release.count, ledger_units + whole.ledger_units, slack + whole.slack
+
+
+def _point(made: int, label: str, charged: Charge, delta: float) -> SpendPoint:
+    return SpendPoint(
+        releases=made,
+        release=label,
+        ledger_units=charged.ledger_units,
+        mu=stated_mu(charged.ledger_units),
+        epsilon=stated_epsilon(charged, delta),
+    )

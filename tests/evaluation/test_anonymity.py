@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from datalens_service.privacy.accounting import mu_for_epsilon
-from datalens_service.privacy.risk import membership_advantage, right_guesses
+from datalens_service.privacy.guarantee import membership_advantage, right_guesses
 from datalens_service.report.anonymity import assess_anonymity
 from datalens_service.report.build import owner_view, releasable_view
 from datalens_service.report.document import check, compute_seal

@@ -13,8 +13,8 @@ from datalens_service.privacy.accounting import (
     gaussian_delta,
     stated_epsilon,
 )
+from datalens_service.privacy.guarantee import membership_advantage, right_guesses
 from datalens_service.privacy.poisson_sampling import PoissonSampling
-from datalens_service.privacy.risk import membership_advantage, right_guesses
 from datalens_service.report import phrases
 from datalens_service.report.disclosures import assumptions
 from datalens_service.report.privacy_statement import (

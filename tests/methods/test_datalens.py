@@ -8,7 +8,7 @@ from datalens_service.base.errors import BudgetExceeded, CheckpointMismatch, Inf
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.methods import DataLens
 from datalens_service.methods.script import Resumed
-from datalens_service.methods.voting.shard_teachers import VoteQuestion, image_votes
+from datalens_service.methods.voting.training_run import VoteQuestion, image_votes
 from datalens_service.privacy.accounting import cost_ledger_units, limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource

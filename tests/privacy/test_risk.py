@@ -7,7 +7,7 @@ import pytest
 from scipy.integrate import trapezoid
 
 from datalens_service.privacy.accounting import Charge, limit_units, mu_of_ledger_units
-from datalens_service.privacy.risk import tell_risk
+from datalens_service.privacy.guarantee import tell_risk
 
 
 def most_right(mu: float, slack: float = 0.0) -> float:

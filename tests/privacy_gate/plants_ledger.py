@@ -10,8 +10,7 @@ from datalens_service.mechanisms import Mechanism
 from datalens_service.methods.last_layer import guided
 from datalens_service.methods.sums import mixture, moments
 from datalens_service.methods.voting import training_run
-from datalens_service.methods.voting.shard_teachers import train_teachers
-from datalens_service.methods.voting.training_run import VotedStudent
+from datalens_service.methods.voting.training_run import VotedStudent, train_teachers
 from datalens_service.models.generators.gaussian.gaussian import GaussianFit
 from datalens_service.models.generators.gaussian.mixture import MixtureFit
 from datalens_service.models.trainer import StudentTrainer

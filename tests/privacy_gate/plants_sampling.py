@@ -14,7 +14,7 @@ from datalens_service.privacy import accounting, poisson_sampling
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.poisson_sampling import PoissonSampling
 from datalens_service.privacy.randomness import Booleans, Integers, NoiseSource, TrainingRandomness
-from datalens_service.store.ledger import blocks, ledger
+from datalens_service.store.ledger import account, ledger
 from datalens_service.store.ledger.account import JobAccount
 from datalens_service.store.schema.tables import AggregateRow
 
@@ -114,7 +114,7 @@ def blocks_are_charged_step_by_step(self, step, label, block):
     return step
 
 
-@around("lost draws of a block not counted", "R39", blocks, "count_draws")
+@around("lost draws of a block not counted", "R39", account, "count_draws")
 def more_is_drawn_than_was_paid_for(count_draws, session, job_id, label):
     """Draws that a crash lost are not counted."""
     return min(1, count_draws(session, job_id, label))

@@ -30,7 +30,7 @@ from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.account import JobAccount
 from datalens_service.store.ledger.account_summary import AccountSummary, entries, summarize_account
 from datalens_service.store.ledger.chain_verification import verify_chain
-from datalens_service.store.ledger.spenders import read_spenders
+from datalens_service.store.ledger.journal_pages import read_spenders
 from datalens_service.store.schema.service_tables import ReleasedModelRow
 from datalens_service.store.schema.tables import DEFAULT_TENANT, ArtifactRow, JobRow
 

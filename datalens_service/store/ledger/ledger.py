@@ -33,7 +33,7 @@ from datalens_service.base.errors import (
 from datalens_service.base.parsing import decimal_text
 from datalens_service.privacy import accounting
 from datalens_service.privacy.accounting import Charge
-from datalens_service.privacy.budget_advice import advise
+from datalens_service.privacy.guarantee import advise
 from datalens_service.proof.hash_chain import GENESIS, SPENDS, Entry, EntryKind, budget_label
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.ledger.account_summary import AccountSummary, summarize_row
