@@ -36,12 +36,27 @@ from datalens_service.report import phrases
 from datalens_service.report.result_wording import choose_wording
 
 Tier = Literal["tier_1", "tier_2", "tier_3"]
-"""Tiers in cards and reports of versions up to 0.1, which can still be read."""
-
 _SMALL_DELTA = 1e-6
 _NO_BRACES = str.maketrans("{}", "()")
 _TIER_1, _TIER_2 = 1.0, 10.0
 _ZERO_OUT, _REPLACE_ONE = NeighboringRelation.ZERO_OUT, NeighboringRelation.REPLACE_ONE
+
+
+class SpendPoint(Frozen):
+    """The loss after so many releases; ε is rounded up."""
+
+    releases: Public[int] = Field(ge=0, description="Made so far.")
+    release: Public[str] = Field(description="The last of them.")
+    ledger_units: Public[int] = Field(alias="units", ge=0, description="Charged so far, in 1e-15 of μ².")
+    mu: Public[Stated]
+    epsilon: Public[Stated] = Field(description="ε at the requested δ; a running account.")
+
+
+class CurvePoint(Frozen):
+    """A pair that holds; ε is rounded up."""
+
+    delta: Public[Stated]
+    epsilon: Public[Stated]
 
 
 class Point(Frozen):
@@ -334,23 +349,6 @@ def _replace_one_ledger_units(releases: Sequence[PlannedRelease], charged_units:
 _MOST_POINTS: Final = 100
 # δ at half decades from a tenth down to 1e-12.
 _CURVE_DELTAS: Final = tuple(float(f"{digit}e-{power}") for power in range(1, 13) for digit in (3, 1))
-
-
-class SpendPoint(Frozen):
-    """The loss after so many releases; ε is rounded up."""
-
-    releases: Public[int] = Field(ge=0, description="Made so far.")
-    release: Public[str] = Field(description="The last of them.")
-    ledger_units: Public[int] = Field(alias="units", ge=0, description="Charged so far, in 1e-15 of μ².")
-    mu: Public[Stated]
-    epsilon: Public[Stated] = Field(description="ε at the requested δ; a running account.")
-
-
-class CurvePoint(Frozen):
-    """A pair that holds; ε is rounded up."""
-
-    delta: Public[Stated]
-    epsilon: Public[Stated]
 
 
 def spend_path(releases: Sequence[PlannedRelease], charged: Charge, delta: float) -> tuple[SpendPoint, ...]:
