@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from datalens_service.base.errors import InfeasiblePlan
+from datalens_service.base.errors import InfeasiblePlan, InvalidSpec
 from datalens_service.base.fields import Frozen, Integer, Number, Stated
 from datalens_service.base.parsing import PrivacyParameter
 from datalens_service.base.wording import speak
@@ -83,6 +83,15 @@ WantedDevice = Annotated[
     Device,
     Field(description="- `auto`: wherever the service runs jobs\n- `cpu`: never on a GPU\n- `gpu`: only on one"),
 ]
+ClassShares = Annotated[
+    Annotated[tuple[Annotated[Number, Field(ge=0)], ...], Field(min_length=1)] | None,
+    Field(
+        exclude_if=operator.not_,
+        description="Frequencies of the classes, in their order and in any unit, as their owner declares them public. "
+        "Images are drawn with them where a request names no classes, and forecasts rest on them; with equal ones "
+        "classes take turns. Left out: as frequent as noisy counts say that the method releases, if any, else in turn.",
+    ),
+]
 PublicDataId = Annotated[
     Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9_-]+$")] | None,
     Field(
@@ -104,6 +113,7 @@ class TrainingSpec(Frozen):
     evaluation: EvaluationSettings = EvaluationSettings()
     device: WantedDevice = Device.AUTO
     public_data: PublicDataId = None
+    class_shares: ClassShares = None
 
     @model_validator(mode="after")
     def _public_data_has_a_use(self) -> Self:
@@ -147,8 +157,9 @@ class TrainingSpec(Frozen):
         Raises:
             InvalidDelta: δ ≥ 1/n.
             InfeasiblePlan: ε does not pay for one step.
-            InvalidSpec: The method's parameters do not fit the schema.
+            InvalidSpec: The method's parameters or the declared frequencies do not fit the schema.
         """
+        check_shares(self.class_shares, schema)
         return self.method.plan_within(schema, self.epsilon, self.delta_at(schema))
 
     def limit_units(self, schema: Schema) -> int:
@@ -179,6 +190,16 @@ class TrainingSpec(Frozen):
     def digest(self) -> str:
         """Hash the canonical JSON by SHA-256; the digest names the spec in cards and checkpoints."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+
+def check_shares(shares: tuple[float, ...] | None, schema: Schema) -> None:
+    """Refuse declared frequencies that are not one for each class.
+
+    Raises:
+        InvalidSpec: There are more or fewer, or all are 0.
+    """
+    if shares is not None and (len(shares) != schema.num_classes or min(shares) < 0 or sum(shares) <= 0):
+        raise InvalidSpec(f"⟦spec.class_shares⟧ needs a frequency for each of the {schema.num_classes} classes.")
 
 
 class PlanSummary(BaseModel):

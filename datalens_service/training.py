@@ -137,7 +137,18 @@ def run(
     rationale = f"{looks} {method.describe_branch(training.branch) if training.branch else ''}".strip()
     if training.made < training.plan.steps:
         rationale = _describe_early_end(rationale, training.made, training.plan.steps, model is start)
+    if isinstance(model, Generator):
+        model, frequencies = _draw_as_declared(model, spec.class_shares)
+        rationale = f"{rationale} {frequencies}".strip()
     return Result(model, start, training.plan, cost, rationale, training.made, extras, used)
+
+
+def _draw_as_declared(model: Generator, declared: tuple[float, ...] | None) -> tuple[Generator, str]:
+    """Return the model that draws classes as declared, and a sentence on how frequent they are unless in turn."""
+    if declared is not None:
+        return model.with_class_shares(declared), "Classes are as frequent among the images as was declared."
+    counted = "Classes are as frequent among the images as released noisy counts say."
+    return model, "" if model.class_shares is None else counted
 
 
 def _describe_early_end(rationale: str, made: int, planned: int, is_start: bool) -> str:

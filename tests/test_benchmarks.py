@@ -95,7 +95,8 @@ def test_an_answer_that_is_no_success_counts_as_an_error() -> None:
 
 
 def test_readers_of_hostile_files_stay_small(tmp_path: Path) -> None:
-    chosen = ["zip bomb", "tar.gz bomb", "Parquet: one value, half a million rows", "Parquet: pages that inflate"]
+    # A pack and a table; `tests/data/test_sandbox.py` has others under a smaller limit.
+    chosen = ["tar.gz bomb", "Parquet: pages that inflate"]
     for number, name in enumerate(chosen):
         (tmp_path / str(number)).write_bytes(CORPUS[name].make())
     (tmp_path / "names.json").write_text(json.dumps(chosen))

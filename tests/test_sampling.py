@@ -60,6 +60,17 @@ def test_a_slice_is_what_drawing_fewer_gives(tmp_path: Path, format: str) -> Non
     assert (tmp_path / "slice").read_bytes() == (tmp_path / "drawn").read_bytes()
 
 
+def test_a_slice_of_unequal_classes_has_as_many_of_each_as_are_asked_for(tmp_path: Path) -> None:
+    images, labels = generator().with_class_shares((0.8, 0.2)).sample(20)
+    WRITERS["npz"].write(tmp_path / "stock", WrittenImages(images, labels, SCHEMA, CARD))
+    write_prefix(tmp_path / "stock", SCHEMA, CARD, 6, "npz", tmp_path / "out", classes=[0, 1])
+    found = load(tmp_path / "out")
+    assert list(found["train_labels"]) == [0, 1] * 3
+    np.testing.assert_array_equal(found["train_images"][1::2], images[labels == 1][:3])
+    with pytest.raises(InvalidInput, match="more images of a class"):
+        write_prefix(tmp_path / "stock", SCHEMA, CARD, 10, "npz", tmp_path / "more", classes=[0, 1])
+
+
 @pytest.mark.parametrize(("n", "format"), [(0, "npz"), (10, "npz"), (1, "gif")])
 def test_bad_slices(tmp_path: Path, n: int, format: str) -> None:
     WRITERS["npz"].write(tmp_path / "stock", WrittenImages(*generator().sample(9), SCHEMA, CARD))

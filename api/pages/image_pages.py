@@ -52,24 +52,29 @@ def show_job_images(job_id: ObjectId, visitor: VisitorDep, services: ServicesDep
 
     With a seed, they are drawn anew.
     """
-    job, dataset, images = _released(services, visitor, job_id, asked.seed)
-    pages = image_viewer.pages_of_class(dataset.schema, images)
-    count = image_viewer.images_on_page(dataset.schema, images, asked.label, asked.page)
-    if asked.label >= dataset.schema.num_classes or asked.page >= pages or (asked.image or 0) > count:
+    job, dataset = _released(services, visitor, job_id, asked.seed)
+    counts = [image_viewer.IMAGES_PER_PAGE] * dataset.schema.num_classes
+    if asked.seed is None:
+        counts = image_viewer.count_packed(services.artifacts.releasable(job.id, PACKED_IMAGES).path, dataset.schema)
+    of_class = counts[asked.label] if asked.label < len(counts) else 0
+    pages, count = image_viewer.pages_of_class(of_class), image_viewer.images_on_page(of_class, asked.page)
+    if asked.label >= len(counts) or asked.page >= pages or (asked.image or 0) > count:
         raise InvalidInput("The job has packed no such images.")
     drawable = image_viewer.fits(dataset.schema, image_viewer.count_drawn(dataset.schema))
     shown = {**vars(asked), "pages": pages, "count": count, "drawable": drawable}
+    shown["even"] = max(counts) - min(counts) <= 1
     return visitor.page("images", job=JobRead.from_job(job), dataset=dataset, **shown)
 
 
 @router.get("/jobs/{job_id}/images.png")
 def show_job_images_picture(job_id: ObjectId, visitor: VisitorDep, services: ServicesDep, asked: AskedDep) -> Response:
     """The same as a picture; a single image if one is named."""
-    job, dataset, images = _released(services, visitor, job_id, asked.seed)
+    job, dataset = _released(services, visitor, job_id, asked.seed)
     if asked.seed is None:
         path = services.artifacts.releasable(job.id, PACKED_IMAGES).path
     else:
-        path = services.synthetic.get(job, dataset.schema, Selection("npz", images, seed=asked.seed)).path
+        drawn = Selection("npz", per_class=image_viewer.IMAGES_PER_PAGE, seed=asked.seed)
+        path = services.synthetic.get(job, dataset.schema, drawn).path
     if asked.image is None:
         picture = image_viewer.draw_page(path, dataset.schema, asked.label, asked.page, services.synthetic.credentials)
     else:
@@ -78,8 +83,8 @@ def show_job_images_picture(job_id: ObjectId, visitor: VisitorDep, services: Ser
     return Response(picture, media_type="image/png")
 
 
-def _released(services: Services, visitor: Visitor, job_id: str, seed: int | None) -> tuple[Job, StoredDataset, int]:
-    """A job, its dataset, and how many images there are to page through: those it has packed, or drawn ones.
+def _released(services: Services, visitor: Visitor, job_id: str, seed: int | None) -> tuple[Job, StoredDataset]:
+    """A job with images to page through, those it has packed or drawn ones, and its dataset.
 
     Raises:
         StateConflict: There are none, or too many bytes of them.
@@ -92,4 +97,4 @@ def _released(services: Services, visitor: Visitor, job_id: str, seed: int | Non
     images = int(job.spec["synthetic_images"]) if seed is None else image_viewer.count_drawn(dataset.schema)
     if not image_viewer.fits(dataset.schema, images):
         raise StateConflict("These are too many large images for a page; download them to look at them.")
-    return job, dataset, images
+    return job, dataset

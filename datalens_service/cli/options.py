@@ -123,7 +123,8 @@ ClassShares = Annotated[
     _of_spec(
         "--class-shares",
         metavar="NUMBERS",
-        help="Frequencies of the classes in their order, as you declare them public: 85,10,5. Forecasts rest on them.",
+        help="Frequencies of the classes in their order, as you declare them public: 85,10,5. Images are drawn with "
+        "them, and forecasts rest on them.",
     ),
 ]
 Accuracy = Annotated[

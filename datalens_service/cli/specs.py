@@ -114,7 +114,6 @@ class SpecOptions(MethodOptions):
 
         stated = self._state({} if self.method is None else {"method": {"name": self.method}})
         named: dict[str, Any] = {} if self.preset is None else {"preset": self.preset}
-        named |= {} if self.class_shares is None else {"class_shares": self.read_shares()}
         request = stated | named | ({} if self.purpose == "look" else {"purpose": self.purpose})
         # A service may know presets that this version does not.
         _validate(stated if self.method is None else request, RequestedSpec)
@@ -132,6 +131,7 @@ class SpecOptions(MethodOptions):
             "device": self.device,
             "public_data": self.public_data,
         }
+        request |= {} if self.class_shares is None else {"class_shares": self.read_shares()}
         for setting in _check_unique(self.settings or ()):
             _assign(request if setting.startswith(_EVALUATION) else request["method"], setting)
         return request

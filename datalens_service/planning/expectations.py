@@ -18,7 +18,7 @@ from datalens_service.planning.job_names import OFFERED, POOL, TEACH, TITLES, ch
 from datalens_service.planning.measured import NAMES, read_rows
 from datalens_service.planning.presets import DEFAULT_PRESET, explain_auto, preset
 from datalens_service.planning.reached import Alternative, Comparison, Expectation
-from datalens_service.spec import TrainingSpec
+from datalens_service.spec import TrainingSpec, check_shares
 
 LOOK: Final = "look"
 CLASSIFIER: Final = "classifier"
@@ -96,8 +96,7 @@ def read_facts(spec: TrainingSpec, schema: Schema, shares: Shares) -> ForecastFa
     Raises:
         InvalidSpec: There is not one frequency for each class.
     """
-    if shares is not None and (len(shares) != schema.num_classes or min(shares) < 0 or sum(shares) <= 0):
-        raise InvalidSpec(f"⟦spec.class_shares⟧ needs a frequency for each of the {schema.num_classes} classes.")
+    check_shares(shares, schema)
     majority = None if shares is None else max(shares) / sum(shares)
     evidence = count_planned_evidence(spec, schema) / schema.records_per_unit
     per_class = schema.num_units / schema.num_classes

@@ -5,13 +5,14 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from datalens_service.base.errors import InvalidSpec
-from datalens_service.base.fields import Frozen, Number
+from datalens_service.base.fields import Frozen
 from datalens_service.data.dataset import Schema
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.planning.presets import DEFAULT_PRESET, PRESETS, Purpose, plan_named, preset
 from datalens_service.privacy.accounting import default_delta
 from datalens_service.spec import (
     SYNTHETIC_IMAGES,
+    ClassShares,
     Delta,
     Device,
     Epsilon,
@@ -56,11 +57,7 @@ class RequestedSpec(Frozen):
     evaluation: EvaluationSettings = EvaluationSettings()
     device: WantedDevice = Device.AUTO
     public_data: PublicDataId = None
-    class_shares: Annotated[tuple[Annotated[Number, Field(ge=0)], ...], Field(min_length=1)] | None = Field(
-        default=None,
-        description="Frequencies of the classes, in their order and in any unit, as their owner declares them public. "
-        "Forecasts rest on them; the job does not.",
-    )
+    class_shares: ClassShares = None
 
     @model_validator(mode="after")
     def _names_one_of_both(self) -> Self:
@@ -91,5 +88,5 @@ class RequestedSpec(Frozen):
             raise InvalidSpec(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from None
 
     def _stated(self, method: dict[str, Any]) -> dict[str, Any]:
-        chosen = {"method", "preset", "purpose", "class_shares"}
+        chosen = {"method", "preset", "purpose"}
         return self.model_dump(exclude=chosen, exclude_unset=True) | {"method": method}

@@ -52,7 +52,7 @@ class PricedRequest:
     @property
     def class_shares(self) -> tuple[float, ...] | None:
         """The declared frequencies of the classes; None where nothing was declared."""
-        return self.asked.class_shares if isinstance(self.asked, RequestedSpec) else None
+        return self.asked.class_shares
 
     @property
     def account_after(self) -> AccountSummary:

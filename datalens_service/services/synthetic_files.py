@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from datalens_service.base.errors import InvalidInput, NotFound
 from datalens_service.base.signatures import SigningKey
 from datalens_service.data.dataset import Schema
@@ -59,7 +61,7 @@ class Selection:
     seed: int | None = None
 
     def find_labels(self, schema: Schema) -> tuple[int, ...]:
-        """Return the labels of the classes; empty for all.
+        """Return the labels of the named classes; empty for all.
 
         Raises:
             InvalidInput: There is no such class, or one is named twice.
@@ -68,6 +70,15 @@ class Selection:
         if len(set(labels)) < len(labels):
             raise InvalidInput("⟦download.classes⟧ names a class twice.")
         return labels
+
+    def list_labels(self, schema: Schema) -> tuple[int, ...]:
+        """Return the labels of classes that take turns; empty where classes are as frequent as usual.
+
+        Raises:
+            InvalidInput: There is no such class, or one is named twice.
+        """
+        named = self.find_labels(schema)
+        return named if named or self.per_class is None else tuple(range(schema.num_classes))
 
     def count(self, usual: int, schema: Schema) -> int:
         """Return how many images these are.
@@ -114,7 +125,7 @@ class ImageRequest:
     """Input of the process that makes a file of images.
 
     Attributes:
-        labels: Classes that take turns; empty for all.
+        labels: Classes that take turns; empty for all, as frequent as usual.
         packed: NPZ to take them from instead.
     """
 
@@ -165,9 +176,9 @@ class SyntheticFiles:
             WorkerUnavailable: This machine cannot draw, or is busy drawing.
         """
         packed = int(job.spec["synthetic_images"])
-        n, labels = selection.count(packed, schema), selection.find_labels(schema)
-        from_stock = selection.seed is None and n <= packed and not labels
-        if from_stock and n == packed and selection.format == "npz":
+        n, labels = selection.count(packed, schema), selection.list_labels(schema)
+        from_stock = selection.seed is None and n <= packed and self._holds(job, schema, selection)
+        if from_stock and not labels and n == packed and selection.format == "npz":
             whole = self._artifacts.releasable(job.id, PACKED_IMAGES)
             listed = {file.name: file for file in self._artifacts.list_artifacts(job.id)}
             hashes = listed.get(PIXEL_HASHES)
@@ -177,6 +188,14 @@ class SyntheticFiles:
         request = ImageRequest(generator.path, card.path, n, selection.format, selection.seed or 0, labels, stock)
         return self._kept_images(job.id, request, card.sha256)
 
+    def _holds(self, job: Job, schema: Schema, selection: Selection) -> bool:
+        """Tell whether a job has packed enough images of every class; of named classes they are always drawn."""
+        if selection.classes or selection.per_class is None:
+            return not selection.classes
+        with np.load(self._artifacts.releasable(job.id, PACKED_IMAGES).path, allow_pickle=False) as stock:
+            counts = np.bincount(stock["train_labels"].reshape(-1), minlength=schema.num_classes)
+        return bool(counts.min() >= selection.per_class)
+
     def drawn(self, generator_id: str, file: Path, card: Path, schema: Schema, selection: Selection) -> SyntheticFile:
         """Return the file of images that an imported generator draws; 1,000 are usual.
 
@@ -184,7 +203,7 @@ class SyntheticFiles:
             InvalidInput: There is no such class, or the file would be larger than 2 GiB of pixels.
             WorkerUnavailable: This machine cannot draw, or is busy drawing.
         """
-        n, labels = selection.count(USUAL_IMAGES, schema), selection.find_labels(schema)
+        n, labels = selection.count(USUAL_IMAGES, schema), selection.list_labels(schema)
         request = ImageRequest(file, card, n, selection.format, selection.seed or 0, labels)
         return self._kept_images(generator_id, request, "")
 

@@ -205,7 +205,7 @@ def leave_files(services: Services, lease: Lease, folder: Path, card: dict[str, 
     job_id = lease.job_id
     job = jobs.get(services.database, job_id)
     schema = datasets.get(services.database, job.dataset_id).schema
-    generator = gaussian(schema)
+    generator = gaussian(schema).with_class_shares(job.spec.get("class_shares"))
     stock = folder / "synthetic.npz"
     n = job.spec["synthetic_images"]
     WRITERS["npz"].write(stock, WrittenImages(*generator.sample(n), schema, {"job": job_id}))

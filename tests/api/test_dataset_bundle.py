@@ -68,7 +68,7 @@ def test_classes_that_were_selected_are_named(client: TestClient, job_id: str) -
     found = opened(client.get(f"/v1/jobs/{job_id}/dataset", params=chosen).content)
     sheet = found.read("datasheet.md").decode()
     assert "6 synthetic images" in sheet
-    assert "only these classes were drawn, in turn: 1, 0." in sheet
+    assert "Only these classes were drawn, in turn: 1, 0." in sheet
     assert (
         "only these classes"
         not in opened(client.get(f"/v1/jobs/{job_id}/dataset").content).read("datasheet.md").decode()

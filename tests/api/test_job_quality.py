@@ -10,7 +10,7 @@ from pathlib import Path
 import api_builders
 import numpy as np
 import pytest
-from api_builders import SIDE, browser, released, report, succeed, training
+from api_builders import NUM_CLASSES, SIDE, browser, released, report, succeed, training
 from PIL import Image
 from starlette.testclient import TestClient
 
@@ -139,6 +139,26 @@ def test_others_are_drawn_from_the_page_and_a_seed_repeats_them(client: TestClie
     assert f"/jobs/{job_id}/images.png?label=1&amp;page=0&amp;seed=1" in page
     assert f"/jobs/{job_id}/images?label=1&amp;seed=2" in page
     assert visitor.get(f"/jobs/{job_id}/images?page=1&seed=1").status_code in (400, 422)
+
+
+def test_a_class_has_as_many_pages_as_images_of_it_were_packed(
+    client: TestClient, dataset_id: str, tmp_path: Path
+) -> None:
+    shares = [9, *[1] * (NUM_CLASSES - 1)]
+    unequal = released(client, tmp_path, dataset_id, synthetic_images=PACKED, class_shares=shares)
+    visitor = visit(client, Role.OWNER)
+    large, small = (visitor.get(f"/jobs/{unequal}/images?label={label}").text for label in (0, 1))
+    assert f"Page 1 of {-(-PACKED * 9 // sum(shares) // 100)}" in large
+    assert "Page 1 of 1" in small
+    assert "each class as often" not in large
+    few = PACKED // sum(shares)
+    for wanted in (2, 2 * few):
+        reply = client.get(f"/v1/jobs/{unequal}/synthetic?format=npz&per_class={wanted}")
+        with np.load(io.BytesIO(reply.content)) as arrays:
+            assert arrays["train_labels"].tolist() == [*range(NUM_CLASSES)] * wanted
+    refused = client.post("/v1/jobs", json=training(dataset_id, class_shares=[*shares, 1]))
+    assert refused.status_code == 422
+    assert f"a frequency for each of the {NUM_CLASSES} classes" in refused.json()["detail"]
 
 
 def test_one_image_is_enlarged(client: TestClient, job_id: str) -> None:

@@ -31,20 +31,23 @@ LOST = ("missing", "altered")
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[ObjectStore]:
+    """With an empty bucket; this process is a client of it, and reads what clients are made of once."""
     started = ObjectStore(slow_seconds=0.1)
-    yield started
+    names = {"AWS_ENDPOINT_URL": started.url, "AWS_ACCESS_KEY_ID": "canary", "AWS_SECRET_ACCESS_KEY": "canary0secret"}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**names, "AWS_DEFAULT_REGION": "us-east-1"}.items():
+            patch.setenv(name, value)
+        # Between five tries it would wait for two seconds in all.
+        patch.setattr(S3FileSystem, "retries", 2)
+        S3FileSystem.clear_instance_cache()
+        boto3.client("s3", endpoint_url=started.url).create_bucket(Bucket="bucket")
+        yield started
+    S3FileSystem.clear_instance_cache()
     started.close()
 
 
 @pytest.fixture
-def settings(settings: Settings, store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    names = {"AWS_ENDPOINT_URL": store.url, "AWS_ACCESS_KEY_ID": "canary", "AWS_SECRET_ACCESS_KEY": "canary0secret"}
-    for name, value in {**names, "AWS_DEFAULT_REGION": "us-east-1"}.items():
-        monkeypatch.setenv(name, value)
-    # Between five tries it would wait for two seconds in all.
-    monkeypatch.setattr(S3FileSystem, "retries", 2)
-    S3FileSystem.clear_instance_cache()
-    boto3.client("s3", endpoint_url=store.url).create_bucket(Bucket="bucket")
+def settings(settings: Settings, store: ObjectStore, tmp_path: Path) -> Settings:
     key = tmp_path / "records.key"
     key.write_bytes(os.urandom(32))
     remote = {"artifact_url": "s3://bucket/files", "records_url": "s3://bucket/records", "records_key_file": key}
@@ -97,30 +100,30 @@ def test_a_job_waits_for_what_passes_and_fails_for_what_is_lost(
         assert run(services, job_id) == JobState.SUCCEEDED
 
 
-@pytest.mark.parametrize("fault", FAULTS)
 def test_a_download_is_whole_or_refused(
-    client: TestClient, services: Services, job_id: str, store: ObjectStore, fault: str
+    client: TestClient, services: Services, job_id: str, store: ObjectStore
 ) -> None:
     run(services, job_id)
     address = f"/v1/jobs/{job_id}/generator"
-    expected = {"slow": 200, "missing": 404}
-    with store.spoiled(fault):
-        assert client.get(address).status_code == expected.get(fault, 503)
+    # What was fetched once is kept: the fault that only takes time comes last.
+    for fault in sorted(FAULTS, key="slow".__eq__):
+        with store.spoiled(fault):
+            assert client.get(address).status_code == {"slow": 200, "missing": 404}.get(fault, 503), fault
     assert client.get(address).status_code == 200
 
 
-@pytest.mark.parametrize("fault", ["broken", "expired", "missing", "altered"])
 def test_a_store_that_fails_is_told(
-    client: TestClient, services: Services, store: ObjectStore, fault: str, monkeypatch: pytest.MonkeyPatch
+    client: TestClient, services: Services, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "_PROBE_SECONDS", 0.0)
     services.surroundings.look()
     assert client.get("/readyz").json()["degraded"] == {}
-    with store.spoiled(fault):
+    for fault in ("broken", "expired", "missing", "altered"):
+        with store.spoiled(fault):
+            services.surroundings.look()
+            assert client.get("/readyz").json()["degraded"].keys() == {"artifact_store", "record_store"}, fault
         services.surroundings.look()
-        assert client.get("/readyz").json()["degraded"].keys() == {"artifact_store", "record_store"}
-    services.surroundings.look()
-    assert client.get("/readyz").json()["degraded"] == {}
+        assert client.get("/readyz").json()["degraded"] == {}, fault
 
 
 def test_a_store_that_takes_nothing_more_is_told(

@@ -19,6 +19,7 @@ import pytest
 from api_builders import another_caller, arrays, bearer, claimed, description, npz, send_images, training, work_off
 from starlette.testclient import TestClient
 
+from child_programs import in_this_process
 from datalens_service.api.application import create_app
 from datalens_service.api.security.permissions import RULES
 from datalens_service.base.settings import Settings
@@ -168,7 +169,7 @@ def worlds(
     def world(*, shared: bool) -> World:
         folder = tmp_path_factory.mktemp("world")
         shutil.copy(sqlite_template, folder)
-        with pytest.MonkeyPatch.context() as patch:
+        with pytest.MonkeyPatch.context() as patch, in_this_process():
             freeze(patch)
             with TestClient(create_app(Settings(data_dir=folder)), base_url="http://service") as client:
                 client.headers.update(bearer(client, "owner"))

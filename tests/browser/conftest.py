@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Locator, expect, sync_playwright
 
+from child_programs import in_this_process
 from datalens_service.base.settings import Settings
 from datalens_service.data.dataset import Split
 from datalens_service.data.digits import digits
@@ -81,7 +82,8 @@ def service_without_worker(tmp_path: Path, sqlite_template: Path) -> Iterator[In
     """A new one, in which a job goes as far as its test takes it."""
     shutil.copy(sqlite_template, tmp_path)
     running = InProcessService(Settings(data_dir=tmp_path))
-    yield running
+    with in_this_process():
+        yield running
     running.stop()
 
 

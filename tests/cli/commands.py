@@ -1,5 +1,6 @@
 """Every command that there is."""
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,9 +9,10 @@ from typer.main import get_command
 from datalens_service.cli.app import app
 
 
-def commands() -> Iterator[tuple[str, Any]]:
+@functools.cache
+def commands() -> tuple[tuple[str, Any], ...]:
     """Every command with its name, for example `jobs show`."""
-    return _below(get_command(app), ())
+    return tuple(_below(get_command(app), ()))
 
 
 def _below(command: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:

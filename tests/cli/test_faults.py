@@ -77,7 +77,7 @@ PLACES: dict[tuple[str, str], tuple[str, ...]] = {
 }
 """A request for each option and argument with a path, `@`. Nobody answers those to a service."""
 
-FAULTS = ["file", "dangling", "loop", "loop/x", "file/x", "n" * 300, "x/" * 3000, "/proc/x", "/sys/x"]
+FAULTS = ["file", "dangling", "loop", "file/x", "n" * 300, "/proc/x"]
 """A file where a folder is wanted, links that lead nowhere, names that no file has, folders that nobody can write."""
 
 

@@ -8,7 +8,7 @@ from datalens_service.base.errors import InvalidDataset
 from datalens_service.data.partition import assign_shards, members
 
 KEY = b"k" * 32
-NUM_UNITS, NUM_SHARDS, NUM_CLASSES = 1000, 40, 10
+NUM_UNITS, NUM_SHARDS, NUM_CLASSES = 200, 40, 10
 UNITS = np.arange(NUM_UNITS, dtype=np.int64)
 LABELS = np.random.default_rng(0).integers(0, NUM_CLASSES, NUM_UNITS)
 

@@ -33,13 +33,13 @@ def split(count: int, seed: int, side: int = SIDE) -> Split:
     return Split(images.astype(np.uint8), labels)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def dataset() -> Dataset:
     schema = Schema(channels=1, height=SIDE, width=SIDE, class_names=CLASS_NAMES, num_units=600)
     return Dataset(schema, split(600, 1), split(200, 2), b"k" * 32)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def generator(dataset: Dataset) -> Generator:
     """Class means and a little variation: what the moments method releases when the noise is small."""
     dimensions = dataset.schema.dimensions

@@ -25,13 +25,28 @@ def evaluated(generator, dataset, settings=SMALL, observe=lambda *_: None, **mor
 
 
 def measured(generator, dataset, settings=SMALL, observe=lambda *_: None, **more):
-    measures = evaluated(generator, dataset, settings, observe, **more).measures
-    assert len({measure.name for measure in measures}) == len(measures)
-    return {measure.name: measure for measure in measures}
+    return by_name(evaluated(generator, dataset, settings, observe, **more))
 
 
-def test_figures_are_plausible_and_all_of_them_private(generator, dataset):
-    found = measured(generator, dataset, moments_generator=generator)
+def by_name(found: Measurements):
+    assert len({measure.name for measure in found.measures}) == len(found.measures)
+    return {measure.name: measure for measure in found.measures}
+
+
+@pytest.fixture(scope="module")
+def heard():
+    """What the observer of `whole` hears."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def whole(generator, dataset, heard) -> Measurements:
+    """With everything that needs no encoder."""
+    return evaluated(generator, dataset, observe=lambda *event: heard.append(event), moments_generator=generator)
+
+
+def test_figures_are_plausible_and_all_of_them_private(whole):
+    found = by_name(whole)
     assert list(found) == ["accuracy", "discriminant", "floor_majority", "floor_averages", "floor_moments", "ceiling"]
     for measure in found.values():
         assert (measure.status, measure.audience, measure.unit) == ("private", "owner", "percent")
@@ -46,8 +61,8 @@ def test_figures_are_plausible_and_all_of_them_private(generator, dataset):
     assert found["floor_moments"].value == found["accuracy"].value
 
 
-def test_protocols_name_classifier_steps_counts_and_reference(generator, dataset):
-    found = measured(generator, dataset)
+def test_protocols_name_classifier_steps_counts_and_reference(whole):
+    found = by_name(whole)
     accuracy, floor, ceiling = found["accuracy"].protocol, found["floor_averages"].protocol, found["ceiling"].protocol
     assert "standard CNN" in accuracy
     assert "judge 2" in accuracy
@@ -88,9 +103,8 @@ def test_an_evaluation_is_repeated_and_has_an_interval(generator, dataset):
     assert low == pytest.approx(max(0, accuracy.value - 4.3027 * accuracy.spread / 3**0.5), rel=1e-4)
 
 
-def test_progress_is_public_and_complete(generator, dataset):
-    heard = []
-    measured(generator, dataset, observe=lambda *event: heard.append(event), moments_generator=generator)
+@pytest.mark.usefixtures("whole")
+def test_progress_is_public_and_complete(heard):
     steps = STEPS_OF_A_TRAINING * 2 * 3
     assert list(dict.fromkeys(heard)) == [(done, steps) for done in range(steps + 1)]
 
@@ -126,23 +140,23 @@ def public(dataset):
 
 
 def test_on_public_test_images_only_what_read_released_images_alone_may_be_passed_on(generator, dataset):
-    found = measured(generator, public(dataset), moments_generator=generator)
+    settings = SMALL.model_copy(update={"epochs": 1, "seeds": 1})
+    found = measured(generator, public(dataset), settings, moments_generator=generator)
     releasable = {name for name, measure in found.items() if measure.releasable}
     assert releasable == {"accuracy", "discriminant", "floor_majority"}
     assert "the 200 public test images" in found["accuracy"].protocol
     assert {measure.status for name, measure in found.items() if name not in releasable} == {"private"}
 
 
-def test_the_table_of_classes_says_what_the_accuracies_say(generator, dataset):
-    found = evaluated(generator, dataset)
-    lines = found.per_class
+def test_the_table_of_classes_says_what_the_accuracies_say(whole, dataset):
+    lines = whole.per_class
     assert [line.class_name for line in lines] == list(dataset.schema.class_names)
     assert sum(line.test_images for line in lines) == len(dataset.test.labels)
-    by_name = {measure.name: measure for measure in found.measures}
+    measures = by_name(whole)
     for name, column in (("accuracy", "accuracy"), ("ceiling", "ceiling")):
         right = sum(line.test_images * getattr(line, column) for line in lines) / len(dataset.test.labels)
-        assert right == pytest.approx(by_name[name].value)
-        assert sum(getattr(line, column) for line in lines) / len(lines) == pytest.approx(by_name[name].balanced)
+        assert right == pytest.approx(measures[name].value)
+        assert sum(getattr(line, column) for line in lines) / len(lines) == pytest.approx(measures[name].balanced)
 
 
 def encode_pixels(network, images):

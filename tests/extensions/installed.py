@@ -5,6 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from typer.testing import CliRunner
+
+from datalens_service.cli.app import app
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -31,6 +36,16 @@ class Installed:
         lines = [f"{name} = {self._module}:{found}" for name, found in names.items()]
         with (self._metadata / "entry_points.txt").open("a") as file:
             file.write("\n".join([f"[datalens.{group}]", *lines, ""]))
+
+    def type(self, *command: str, status: int = 0) -> str:
+        """Type a command in this process, whose settings of evaluations know no extractor that came after its start."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(self._folder)
+            patch.syspath_prepend(self._folder)
+            patch.delitem(sys.modules, self._module, raising=False)
+            ended = CliRunner().invoke(app, command)
+        assert ended.exit_code == status, ended.output
+        return ended.stdout
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
         """Run Python where the package is installed."""

@@ -127,7 +127,7 @@ def test_samples_may_begin_at_the_warm_start() -> None:
 
 def test_images_after_a_start_with_soft_labels_have_some(tmp_path: Path) -> None:
     labelled = {"name": "labelled_moments", "samples": 100, "dimensions": 20, "steps": 3}
-    released = train(start(bars(channels=3), warm_start=labelled), account())
+    released = train(start(bars(channels=3), warm_start=labelled, steps=2), account())
     released.save(tmp_path / "generator.safetensors")
     soft = Generator.load(tmp_path / "generator.safetensors").soft_labels(30, seed=1)
     assert soft is not None
@@ -137,7 +137,7 @@ def test_images_after_a_start_with_soft_labels_have_some(tmp_path: Path) -> None
     own = soft[np.arange(30), drawn]
     assert (own >= 0.5).all()
     assert len(np.unique(own)) > 20
-    assert train(start(bars()), account()).soft_labels(30) is None
+    assert train(start(bars(), steps=2), account()).soft_labels(30) is None
 
 
 def test_the_noise_at_which_the_path_ends_belongs_to_the_generator() -> None:

@@ -79,7 +79,9 @@ METHODS: dict[str, AnyMethod] = {
     "guided": Guided(warm_start=FEW, steps=3, samples=400, epochs=2, hidden_units=8),
     "scattering": Scattering(warm_start=FEW, steps=3, samples=100, dimensions=8),
     "labelled_moments": LabelledMoments(steps=3, samples=100, dimensions=8),
-    "diffusion": Diffusion(warm_start=FEW, steps=3, pretraining_steps=20, pretraining_samples=100, width=8, blocks=1),
+    "diffusion": Diffusion(
+        warm_start=FEW, steps=3, noise_multiplier=8.0, pretraining_steps=20, pretraining_samples=100, width=8, blocks=1
+    ),
     "labelled_pool": LabelledPool(classifier=Scattering(warm_start=FEW, steps=3, samples=100, dimensions=8)),
     "public_votes": PublicVotes(cells=20, verbatim=False),
     "pooled_moments": PooledMoments(),

@@ -7,13 +7,15 @@ import numpy as np
 import pytest
 
 from datalens_service.data.dataset import Dataset, Schema
-from datalens_service.methods import PooledMoments
+from datalens_service.methods import AnyMethod, Mixture, Moments, PooledMoments, Shapes
 from datalens_service.methods.sums.pooled_moments import plan_frequencies
 from datalens_service.models.generators.dct import count_planes
 from datalens_service.models.generators.gaussian import gaussian
 from datalens_service.models.generators.gaussian.pooled_gaussian import PooledGaussianFit, shrink_bands
 from datalens_service.privacy.accounting import limit_units
+from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.spec import TrainingSpec
+from datalens_service.training import run
 from tests.stepped_runs import SteppedRun
 
 from .builders import NoNoise, dataset, train
@@ -188,6 +190,21 @@ def test_a_class_without_records_gets_the_common_mean():
     run = fitted(replace(blobs(), schema=schema), 8.0)
     offsets = np.linalg.norm(run.local("fit").offsets, axis=1)
     assert offsets[3] < 0.5 * offsets[:3].min()
+
+
+@pytest.mark.parametrize("method", [PooledMoments(), Moments(subspace_dimensions=6), Mixture(components=2), Shapes()])
+def test_images_have_the_classes_as_often_as_released_counts_say(method: AnyMethod) -> None:
+    data = blobs()
+    rows = np.concatenate(
+        [np.flatnonzero(data.train.labels == label)[:kept] for label, kept in enumerate((90, 30, 15))]
+    )
+    unequal = dataset(data.train.images[rows], data.train.labels[rows], ("a", "b", "c"))
+    _, labels = train(method, unequal, limit_units(50.0, 1e-4)).result().sample(900)
+    np.testing.assert_allclose(np.bincount(labels), [600, 200, 100], atol=40)
+    spec = TrainingSpec(method=method, epsilon=50.0, delta=1e-4, class_shares=(1, 1, 0))
+    declared = run(spec, unequal, account=UnchargedAccount())
+    assert np.bincount(declared.generator.sample(900)[1]).tolist() == [450, 450]
+    assert declared.rationale.endswith("as was declared.")
 
 
 def test_units_of_several_records_pay_for_as_many_frequencies():

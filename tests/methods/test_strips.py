@@ -89,7 +89,8 @@ def panel() -> Iterator[Any]:
         for shape in STRIPS:
             yield pytest.param(method, shape, id=f"{method.name}-{shape}")
         for word, changed in variants(method):
-            for shape in SMALL_STRIPS:
+            # An encoder sees images of its own size, whatever theirs is, and takes seconds.
+            for shape in SMALL_STRIPS[word.startswith("encoder") :]:
                 yield pytest.param(changed, shape, id=f"{method.name}-{word}-{shape}")
 
 

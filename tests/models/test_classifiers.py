@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.numpy import save_file
 
+from child_programs import without_processes  # noqa: F401 (a fixture)
 from datalens_service.base.errors import InvalidInput
 from datalens_service.data.dataset import Schema
 from datalens_service.models.classifiers.architectures import ARCHITECTURES, build_network

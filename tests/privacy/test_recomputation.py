@@ -20,10 +20,10 @@ from datalens_service.privacy.recomputation import (
 )
 
 
-@pytest.mark.parametrize("delta", [1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9])
+@pytest.mark.parametrize("delta", [1e-4, 1e-6, 1e-9])
 @pytest.mark.parametrize("epsilon", [0.01, 0.05, 0.2, 0.5, 1.0, 2.0, 4.0, 7.0, 10.0])
 def test_agrees_with_the_closed_form_from_above(epsilon: float, delta: float) -> None:
-    """54 points; three kinds of releases that together cost μ²."""
+    """27 points; three kinds of releases that together cost μ²."""
     mu_squared = Fraction(accounting.mu_for_epsilon(epsilon, delta)) ** 2
     parts = [GaussianReleases(count * weight / mu_squared, count) for count, weight in ((1, 2), (70, 3), (1000, 6))]
     assert sum(part.mu_squared for part in parts) == mu_squared

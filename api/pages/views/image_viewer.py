@@ -81,12 +81,18 @@ def _of_class(path: Path, schema: Schema, label: int) -> Images:
     return np.asarray(images[rows]).reshape(-1, schema.height, schema.width, schema.channels)
 
 
-def images_on_page(schema: Schema, packed: int, label: int, page: int) -> int:
-    """Return how many images of a class a page shows; packed classes take turns."""
-    of_class = packed // schema.num_classes + (label < packed % schema.num_classes)
+def count_packed(path: Path, schema: Schema) -> list[int]:
+    """Count the packed images of each class."""
+    with np.load(path, allow_pickle=False) as stock:
+        labels = stock["train_labels"].reshape(-1)
+    return [int(count) for count in np.bincount(labels, minlength=schema.num_classes)]
+
+
+def images_on_page(of_class: int, page: int) -> int:
+    """Return how many of so many images of a class a page shows."""
     return min(IMAGES_PER_PAGE, max(0, of_class - page * IMAGES_PER_PAGE))
 
 
-def pages_of_class(schema: Schema, packed: int) -> int:
-    """Return how many pages the first class has; classes take turns, so none has more."""
-    return math.ceil(math.ceil(packed / schema.num_classes) / IMAGES_PER_PAGE)
+def pages_of_class(of_class: int) -> int:
+    """Return how many pages so many images of a class fill; at least one."""
+    return max(1, math.ceil(of_class / IMAGES_PER_PAGE))

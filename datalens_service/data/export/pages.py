@@ -114,7 +114,7 @@ def datasheet(card: Mapping[str, Any], drawn: DrawnImages, *, name: str, spdx: s
     licence = "Licence of the labels; images keep theirs" if public else "Licence"
     sections = {
         "Motivation": "Made to be used where the private images themselves may not be shared.",
-        "Composition": f"{description(card, drawn)} Every image has a label; {_turns(drawn)} All "
+        "Composition": f"{description(card, drawn)} Every image has a label.{_turns(drawn)} All "
         f"are one split, train. There are no names of people.{recognised}",
         "Collection process": "Nothing was collected for this data set. The private images came with labels from "
         "whoever holds them.",
@@ -133,8 +133,8 @@ def datasheet(card: Mapping[str, Any], drawn: DrawnImages, *, name: str, spdx: s
 
 def _turns(drawn: DrawnImages) -> str:
     if not drawn.classes:
-        return "classes take turns."
-    return f"only these classes were drawn, in turn: {', '.join(map(_plain, drawn.classes))}."
+        return ""
+    return f" Only these classes were drawn, in turn: {', '.join(map(_plain, drawn.classes))}."
 
 
 def usefulness(card: Mapping[str, Any]) -> str:

@@ -89,7 +89,7 @@ class NoisyDenoiser:
         self.start, parameters, seed = start, self._parameters, self._inputs.randomness.seed
         share = _CHOOSING if isinstance(parameters.warm_start, ScatteringGradients) else 0.0
         drawing, fitting = (tell_part(self._inputs.options.tell, *part) for part in ((0.0, share), (share, 1.0)))
-        images, labels = start.sample(
+        images, labels = start.with_class_shares(None).sample(
             parameters.pretraining_samples,
             seed=seed("pretraining.samples"),
             observe=lambda drawn, asked: drawing(drawn / asked),
@@ -133,7 +133,8 @@ class NoisyDenoiser:
             "guidance_scale": parameters.strength_of_guidance(),
             "start": {"kind": start.kind, "settings": start.settings},
         }
-        return Outcome(Generator("diffusion", self._schema, settings, pack(denoiser, start.tensors)), start)
+        model = Generator("diffusion", self._schema, settings, pack(denoiser, start.tensors))
+        return Outcome(model.with_class_shares(start.class_shares), start)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the released state: position of the descent, and the warm start."""

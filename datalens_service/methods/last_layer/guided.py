@@ -112,7 +112,8 @@ class Guided(Method):
         def outcome() -> Outcome:
             head = {"head": descent.average.astype(np.float32)}
             tensors = pack(start.tensors, classifier.tensors() | head)
-            return Outcome(Generator("guided", records.schema, self.settings(), tensors), start)
+            model = Generator("guided", records.schema, self.settings(), tensors)
+            return Outcome(model.with_class_shares(start.class_shares), start)
 
         gradients = plan.releases[-1]
         for _ in range(gradients.count):

@@ -62,7 +62,7 @@ class LabelledMoments(ScatteringGradients):
             classifier = layer.classifier()
             tensors = labelled.pack(textured, classifier.tensors)
             model = Generator("labelled", schema, {"classifier": classifier.settings}, tensors)
-            return Outcome(model, extras=Extras(classifier.files()))
+            return Outcome(model.with_class_shares(fit.shares), extras=Extras(classifier.files()))
 
         yield from layer.descend(records, outcome)
         return outcome()

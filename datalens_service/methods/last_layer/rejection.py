@@ -106,7 +106,8 @@ class Rejection(ScatteringGradients):
             start, classifier = shapes.generator, layer.classifier()
             settings: dict[str, Any] = {"start": start.settings, "classifier": classifier.settings}
             tensors = pack(start.tensors, classifier.tensors, *tilt.fit(classifier))
-            return Outcome(Generator("rejection", start.schema, settings, tensors), start)
+            model = Generator("rejection", start.schema, settings, tensors)
+            return Outcome(model.with_class_shares(start.class_shares), start)
 
         yield from layer.descend(records, outcome)
         return outcome()

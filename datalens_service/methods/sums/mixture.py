@@ -100,7 +100,8 @@ class Mixture(SummedImages):
         released = yield Ask(records, covariances, component_residuals, self._seen(view, fit, components))
         scale = self.component_norm**2
         components.estimate_covariances(released * scale, covariances.noise_stddev / covariances.grid**2 * scale)
-        return Outcome(Generator("mixture", records.schema, {}, view.lift(components.tensors(view.clip_norm))))
+        model = Generator("mixture", records.schema, {}, view.lift(components.tensors(view.clip_norm)))
+        return Outcome(model.with_class_shares(fit.shares))
 
     def _seen(self, view: ImageVectors, fit: GaussianFit, components: MixtureFit) -> Components:
         return Components(view, fit.basis, components.centres, self.component_norm)

@@ -26,6 +26,7 @@ from datalens_service.methods.sums.record_sums import (
     list_sums,
     pooled_vectors,
 )
+from datalens_service.models.generators.class_shares import estimate_shares
 from datalens_service.models.generators.gaussian.gaussian import GaussianFit
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
@@ -84,7 +85,8 @@ class Moments(SummedImages):
 
     def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:
         view, fit = yield from fit_moments(self, plan, records)
-        return Outcome(Generator("gaussian", records.schema, {}, view.lift(fit.tensors(view.clip_norm))))
+        model = Generator("gaussian", records.schema, {}, view.lift(fit.tensors(view.clip_norm)))
+        return Outcome(model.with_class_shares(fit.shares))
 
 
 class ClassMoments(NamedTuple):
@@ -118,7 +120,9 @@ def fit_moments(
     released = yield Ask(records, subspace, pooled_vectors, view)
     fit.estimate_subspace(released[0], means.dimensions)
     measured = ClassMoments(view, fit, parameters.residual_norm)
-    fit.estimate_means((yield Ask(records, means, class_vectors, measured)))
+    released = yield Ask(records, means, class_vectors, measured)
+    fit.estimate_means(released)
+    fit.shares = estimate_shares(released[:, 0], means.noise_stddev / COUNT_WEIGHT)
     released = yield Ask(records, covariances, class_residuals, measured)
     fit.estimate_covariances(released * scale, covariances.noise_stddev / covariances.grid**2 * scale)
     return view, fit

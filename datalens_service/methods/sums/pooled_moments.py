@@ -37,6 +37,7 @@ from datalens_service.methods.sums.record_sums import (
     pooled_vectors,
     visible_detail,
 )
+from datalens_service.models.generators.class_shares import estimate_shares
 from datalens_service.models.generators.dct import lowest_of
 from datalens_service.models.generators.gaussian.pooled_gaussian import PooledGaussianFit
 from datalens_service.models.generators.generator import Generator
@@ -153,9 +154,9 @@ class PooledMoments(SummedImages):
         view, fit = yield from fit_pooled_moments(self, plan, records)
         tensors = view.lift(fit.tensors(view.clip_norm, self.texture))
         if denoiser is None:
-            return Outcome(Generator("gaussian", records.schema, {}, tensors))
+            return Outcome(Generator("gaussian", records.schema, {}, tensors).with_class_shares(fit.shares))
         finished = denoiser.finish(Start("gaussian", {}, tensors), self.start_stddev)
-        return Outcome(Generator("diffusion", records.schema, *finished))
+        return Outcome(Generator("diffusion", records.schema, *finished).with_class_shares(fit.shares))
 
 
 def plan_frequencies(schema: Schema, ledger_units: int) -> int:
@@ -212,6 +213,7 @@ def fit_pooled_moments(
     released = yield Ask(records, offsets, class_offsets, measured)
     stddev = offsets.noise_stddev
     fit.estimate_offsets(released, stddev / offsets.count_weight, stddev / offsets.grid)
+    fit.shares = estimate_shares(released[:, 0], stddev / offsets.count_weight)
     released = yield Ask(records, covariance, pooled_residuals, measured)
     noise_stddev = covariance.noise_stddev / covariance.weights[1] / covariance.grid**2
     fit.estimate_covariance(released[0], noise_stddev, varying)

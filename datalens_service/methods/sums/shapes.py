@@ -25,6 +25,7 @@ from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
 from datalens_service.methods.sums.content_count import count_drawings, plan_count, read_count
 from datalens_service.methods.sums.record_sums import COUNT_WEIGHT, calibrated, list_sums
 from datalens_service.models.exact_products import exact_products, on_grid
+from datalens_service.models.generators.class_shares import estimate_shares
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.level_sets.hierarchical_gaussian import HierarchicalFit
 from datalens_service.models.generators.level_sets.level_sets import Content, LevelSets
@@ -177,6 +178,7 @@ def fit_shapes(
     released = yield Ask(encoded, means, class_vectors, seen)
     stddev = means.noise_stddev / means.grid * norm
     fit.estimate_means(released[:, 0], released[:, 1 : used + 1] * norm, stddev)
+    shares = estimate_shares(released[:, 0], means.noise_stddev / COUNT_WEIGHT)
 
     released = yield Ask(encoded, shared, shared_residuals, seen._replace(width=shared.dimensions))
     stddev = shared.noise_stddev / shared.grid**2 * scale
@@ -185,7 +187,8 @@ def fit_shapes(
     released = yield Ask(encoded, classes, class_residuals, seen._replace(width=classes.dimensions))
     rank, stddev = fit.basis.shape[1], classes.noise_stddev / classes.grid**2 * scale
     fit.estimate_classes(released[:, :rank, :rank] * scale, stddev)
-    return FittedShapes(encoded, codec, _as_generator(parameters, records.schema, codec, fit, randomness))
+    generator = _as_generator(parameters, records.schema, codec, fit, randomness)
+    return FittedShapes(encoded, codec, generator.with_class_shares(shares))
 
 
 def _as_generator(

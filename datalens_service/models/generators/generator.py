@@ -4,7 +4,7 @@ A generator holds released numbers only. Drawing from it is post-processing: fre
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from datalens_service.base.errors import InvalidInput
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.models.generators import pool
+from datalens_service.models.generators.class_shares import ClassShares, take_turns
 from datalens_service.models.generators.gaussian import gaussian, mixture
 from datalens_service.models.released import ReleasedFile, load_model, save_model
 
@@ -62,7 +63,7 @@ class Generator:
     Attributes:
         kind: Key of `KINDS`.
         schema: Public schema of the data set it imitates.
-        settings: JSON-compatible architecture settings.
+        settings: JSON-compatible architecture settings; `class_shares`, if it is there, concerns every kind.
     """
 
     result: ClassVar[str] = "generator"
@@ -75,6 +76,20 @@ class Generator:
     _remembered: dict[tuple[int, int], Images] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Whole batches by seed and first image, up to 64 MiB: a job packs, measures and shows the same images."""
 
+    @property
+    def class_shares(self) -> ClassShares | None:
+        """Return how frequent classes are in draws that name none; None if they take turns."""
+        shares = self.settings.get("class_shares")
+        return None if shares is None else tuple(shares)
+
+    def with_class_shares(self, shares: ClassShares | None) -> Self:
+        """Return the same model with these shares of classes in draws that name none; None lets classes take turns."""
+        others = {name: value for name, value in self.settings.items() if name != "class_shares"}
+        return replace(self, settings=others if shares is None else others | {"class_shares": list(shares)})
+
+    def _list_usual_labels(self, n: int) -> Labels:
+        return take_turns(n, self.class_shares or (1.0,) * self.schema.num_classes)
+
     def sample(
         self, n: int, *, labels: Labels | None = None, seed: int = 0, observe: Observe | None = None
     ) -> tuple[Images, Labels]:
@@ -82,21 +97,22 @@ class Generator:
 
         Args:
             n: Number of images, at least 1.
-            labels: (n,) wanted classes; by default every class in turn, never the private frequencies.
+            labels: (n,) wanted classes; by default as frequent as declared or as noisy counts that were released say,
+                else in turn.
             seed: Repeats the draw.
             observe: Called with the number of images drawn, and n, after each batch; may raise to stop.
 
         Returns:
             uint8 images (n, height, width, channels) and int64 labels (n,).
         """
-        if labels is None:
-            labels = np.arange(n, dtype=np.int64) % self.schema.num_classes
+        usual = labels is None
+        labels = self._list_usual_labels(max(n, 0)) if labels is None else labels
         if n < 1 or len(labels) != n or labels.min() < 0 or labels.max() >= self.schema.num_classes:
             raise InvalidInput("Ask for at least one image and give one declared class for each.")
         batch = _BATCHES.get(self.kind, _BATCH)
         images: Images = np.empty((n, self.schema.height, self.schema.width, self.schema.channels), dtype=np.uint8)
         for start in range(0, n, batch):
-            images[start : start + batch] = self._recall(seed, start, labels[start : start + batch])
+            images[start : start + batch] = self._recall(seed, start, labels[start : start + batch], usual=usual)
             if observe is not None:
                 observe(min(start + batch, n), n)
         return images, labels
@@ -129,24 +145,20 @@ class Generator:
             return said
         if not self.verbatim:
             return None
-        if labels is None:
-            labels = np.arange(n, dtype=np.int64) % self.schema.num_classes
+        labels = self._list_usual_labels(n) if labels is None else labels
         parts = [
             pool.draw_soft_labels(self.tensors, labels[start : start + _BATCH], np.random.default_rng([seed, start]))
             for start in range(0, n, _BATCH)
         ]
         return np.concatenate(parts)
 
-    def _recall(self, seed: int, start: int, labels: Labels) -> Images:
-        """Return a remembered batch, or draw it; only whole ones with every class in turn are remembered."""
-        batch = _BATCHES.get(self.kind, _BATCH)
-        in_turn = len(labels) == batch and np.array_equal(
-            labels, np.arange(start, start + batch) % self.schema.num_classes
-        )
-        if in_turn and (seed, start) in self._remembered:
+    def _recall(self, seed: int, start: int, labels: Labels, *, usual: bool) -> Images:
+        """Return a remembered batch, or draw it; only whole ones with the usual classes are remembered."""
+        usual = usual and len(labels) == _BATCHES.get(self.kind, _BATCH)
+        if usual and (seed, start) in self._remembered:
             return self._remembered[seed, start]
         images = self._draw(seed, start, labels)
-        if in_turn and (len(self._remembered) + 1) * images.nbytes <= _REMEMBERED_BYTES:
+        if usual and (len(self._remembered) + 1) * images.nbytes <= _REMEMBERED_BYTES:
             images.setflags(write=False)
             self._remembered[seed, start] = images
         return images

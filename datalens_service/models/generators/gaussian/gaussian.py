@@ -84,6 +84,7 @@ class GaussianFit:
         basis: (d, q) orthonormal columns, after `estimate_subspace`.
         means: (classes, q), after `estimate_means`.
         factors: (classes, q, q) with factor·factorᵀ the covariance, after `estimate_covariances`.
+        shares: Shares of the classes by their released counts; None where they look about as frequent.
     """
 
     def __init__(self) -> None:
@@ -91,6 +92,7 @@ class GaussianFit:
         self.means: Floats = np.empty((0, 0))
         self._counts: Floats = np.empty(0)
         self.factors: Floats = np.empty((0, 0, 0))
+        self.shares: tuple[float, ...] | None = None
 
     def estimate_subspace(self, second_moment: Floats, rank: int) -> None:
         """Keep the `rank` leading eigenvectors of a noisy (d, d) second moment."""

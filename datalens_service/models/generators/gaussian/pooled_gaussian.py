@@ -39,6 +39,7 @@ class PooledGaussianFit:
         factor: (d, directions) with factor·factorᵀ the part of the covariance within classes that stands out, after
             `estimate_covariance`.
         rest: Variance of a frequency beside it, on average over those that have a covariance.
+        shares: Shares of the classes by their released counts; None where they look about as frequent.
     """
 
     def __init__(self, residual_norm: float) -> None:
@@ -48,6 +49,7 @@ class PooledGaussianFit:
         self.offsets: Floats = np.empty((0, 0))
         self.factor: Floats = np.empty((0, 0))
         self.rest = 0.0
+        self.shares: tuple[float, ...] | None = None
         self._even = _LEAST_VARIANCE
 
     def estimate_center(self, count_and_sum: Floats, sum_stddev: float) -> None:
