@@ -31,7 +31,7 @@ class DeadLeaves(Frozen):
 
     name: Literal["dead_leaves"] = "dead_leaves"
 
-    def plan(self, schema: Schema, units: int) -> Plan:
+    def plan(self, schema: Schema, ledger_units: int) -> Plan:
         """Plan no releases, so that all of the budget is left."""
         return Plan(releases=())
 

@@ -83,15 +83,15 @@ class Guided(Method):
     poses: Flag = Field(default=True, description="Turn, shear and shift samples a little.")
     surfaces: Flag = Field(default=True, description="Change contrast and texture of samples a little.")
 
-    def plan(self, schema: Schema, units: int) -> Plan:
-        start = self.warm_start.plan(schema, math.floor((1 - self.gradient_share) * units))
+    def plan(self, schema: Schema, ledger_units: int) -> Plan:
+        start = self.warm_start.plan(schema, math.floor((1 - self.gradient_share) * ledger_units))
         mechanism = CrossProductSum(
             left_dimensions=_FEATURES + self.hidden_units + 1,
             right_dimensions=schema.num_classes,
             records_per_unit=schema.records_per_unit,
             noise_stddev=MAXIMUM_NOISE_STDDEV,
         )
-        gradient = calibrated(mechanism, (units - start.cost()) / self.steps)
+        gradient = calibrated(mechanism, (ledger_units - start.cost()) / self.steps)
         return Plan(releases=(*start.releases, gradient.model_copy(update={"count": self.steps})))
 
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ class Rejection(ScatteringGradients):
         """Return the method for images of known content, which spends nothing on a count."""
         return self.model_copy(update={"warm_start": self.warm_start.model_copy(update={"content": content})})
 
-    def plan(self, schema: Schema, units: int) -> Plan:
+    def plan(self, schema: Schema, ledger_units: int) -> Plan:
         """Plan the releases of the start, the mean features, then the gradients."""
         means = VectorSum(
             num_groups=schema.num_classes,
@@ -80,8 +80,8 @@ class Rejection(ScatteringGradients):
             noise_stddev=MAXIMUM_NOISE_STDDEV,
             count_weight=COUNT_WEIGHT,
         )
-        release = calibrated(means, math.floor(self.features_share * units))
-        others = super().plan(schema, units - release.cost())
+        release = calibrated(means, math.floor(self.features_share * ledger_units))
+        others = super().plan(schema, ledger_units - release.cost())
         return Plan(releases=(*others.releases[:-1], release, others.releases[-1]))
 
     def lengths(self, plan: Plan, schema: Schema, *, public: bool) -> dict[int, int]:

@@ -45,7 +45,7 @@ from datalens_service.models.encoders import AnyEncoder, Encoder, ScatteringEnco
 from datalens_service.models.exact_products import on_grid
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.public_source import PublicInputs
-from datalens_service.privacy.accounting import mu_of_units
+from datalens_service.privacy.accounting import mu_of_ledger_units
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class ScatteringGradients(Method):
         default=0.25, ge=0, le=0.5, description="Power of a direction's variance that features are divided by."
     )
 
-    def plan(self, schema: Schema, units: int) -> Plan:
+    def plan(self, schema: Schema, ledger_units: int) -> Plan:
         """Plan the releases of the start, then the gradients."""
         encoder = self.feature_encoder()
         encoder.check(schema)
@@ -110,14 +110,14 @@ class ScatteringGradients(Method):
                     f"The images are too large for scattering features: choose {self.instead}, or prepare "
                     f"them at {largest_scattering_size(schema)} (⟦prepare_size⟧)."
                 )
-            start = self.warm_start.plan(schema, math.floor((1 - self.gradient_share) * units))
+            start = self.warm_start.plan(schema, math.floor((1 - self.gradient_share) * ledger_units))
         mechanism = CrossProductSum(
             left_dimensions=self.feature_dimensions(schema) + 1,
             right_dimensions=schema.num_classes,
             records_per_unit=schema.records_per_unit,
             noise_stddev=MAXIMUM_NOISE_STDDEV,
         )
-        gradient = calibrated(mechanism, (units - start.cost()) / self.steps)
+        gradient = calibrated(mechanism, (ledger_units - start.cost()) / self.steps)
         return Plan(releases=(*start.releases, gradient.model_copy(update={"count": self.steps})))
 
     def lengths(self, plan: Plan, schema: Schema, *, public: bool) -> dict[int, int]:
@@ -329,5 +329,5 @@ class LinearLayer:
 def choose_learning_rate(schema: Schema, gradients: PlannedRelease, *, has_samples: bool = True) -> float:
     """Choose the step length, from public numbers: noise moves weights in proportion to rate over n·μ."""
     rate = _RATE_PER_EVIDENCE if has_samples else _RATE_WITHOUT_SAMPLES / math.sqrt(schema.num_classes)
-    mu = mu_of_units(gradients.cost())
+    mu = mu_of_ledger_units(gradients.cost())
     return min(_HIGHEST_RATE, rate * schema.num_units * mu)

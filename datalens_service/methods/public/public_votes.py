@@ -29,7 +29,7 @@ from datalens_service.models.encoders import AnyEncoder, ScatteringEncoder
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.pool import PublicCells, pack
 from datalens_service.models.public_source import PublicInputs
-from datalens_service.privacy.accounting import mu_of_units
+from datalens_service.privacy.accounting import mu_of_ledger_units
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 
 if TYPE_CHECKING:
@@ -86,14 +86,14 @@ class PublicVotes(Method):
     def releases_public_images(self) -> bool:
         return self.verbatim
 
-    def plan(self, schema: Schema, units: int) -> Plan:
+    def plan(self, schema: Schema, ledger_units: int) -> Plan:
         self.encoder.check(schema)
         votes = CellVotes(
             num_groups=schema.num_classes,
-            cells=self.cells or plan_cells(schema, units),
+            cells=self.cells or plan_cells(schema, ledger_units),
             noise_stddev=MAXIMUM_NOISE_STDDEV,
         )
-        return Plan(releases=(calibrated(votes, units),))
+        return Plan(releases=(calibrated(votes, ledger_units),))
 
     @property
     def crops(self) -> bool:
@@ -166,9 +166,9 @@ def _fit_denoiser(schema: Schema, inputs: RunInputs) -> PublicDenoiser:
     return PublicDenoiser.from_images(schema, learned, digest, inputs.options.public_models, told)
 
 
-def plan_cells(schema: Schema, units: int) -> int:
+def plan_cells(schema: Schema, ledger_units: int) -> int:
     """Choose the number of cells that the records of a class pay for, a tenth of these over the noise."""
-    evidence = schema.num_units * mu_of_units(units) / schema.num_classes
+    evidence = schema.num_units * mu_of_ledger_units(ledger_units) / schema.num_classes
     return min(_MOST, max(_FEWEST, round(evidence / _VOTES_PER_CELL)))
 
 

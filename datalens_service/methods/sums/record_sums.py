@@ -117,13 +117,15 @@ class SummedImages(Method):
         )
 
 
-def calibrated(mechanism: GroupedSum | CrossProductSum | GradientSum | CellVotes, units: float) -> PlannedRelease:
-    """Calibrate a release to cost at most `units`, on the finest grid for which its noise can be drawn.
+def calibrated(
+    mechanism: GroupedSum | CrossProductSum | GradientSum | CellVotes, ledger_units: float
+) -> PlannedRelease:
+    """Calibrate a release to cost at most `ledger_units`, on the finest grid for which its noise can be drawn.
 
     Raises:
         InfeasiblePlan: On every grid the noise would be larger than the sampler can draw.
     """
-    part, grid = math.floor(units), mechanism.grid
+    part, grid = math.floor(ledger_units), mechanism.grid
     while grid >= _COARSEST_GRID:
         candidate = mechanism.model_copy(update={"grid": grid})
         sensitivity_squared = candidate.sensitivity_squared(NeighboringRelation.ZERO_OUT)

@@ -62,16 +62,16 @@ class Shapes(Method):
         default=0.25, ge=0.1, le=1, description="Share of samples that are handed out: the sharpest."
     )
 
-    def plan(self, schema: Schema, units: int) -> Plan:
-        """Plan the three releases to cost at most `units` together; before them the count, if content is measured."""
+    def plan(self, schema: Schema, ledger_units: int) -> Plan:
+        """Plan the three releases to cost at most `ledger_units`; before them the count, if content is measured."""
         rest = 1 - self.means_share - self.shared_share
         if rest <= 0:
             raise InvalidSpec("⟦method.means_share⟧ and ⟦method.shared_share⟧ must leave something for the classes.")
         common = {"records_per_unit": schema.records_per_unit, "noise_stddev": MAXIMUM_NOISE_STDDEV}
         counts = []
         if self.content == "measured":
-            counts = [plan_count(schema, units)]
-            units -= counts[0].cost()
+            counts = [plan_count(schema, ledger_units)]
+            ledger_units -= counts[0].cost()
         dimensions = self.dimensions(schema)
         rank = min(self.subspace_dimensions, dimensions)
         means = VectorSum(num_groups=schema.num_classes, dimensions=dimensions, count_weight=COUNT_WEIGHT, **common)
@@ -80,9 +80,9 @@ class Shapes(Method):
         return Plan(
             releases=(
                 *counts,
-                calibrated(means, self.means_share * units),
-                calibrated(shared, self.shared_share * units),
-                calibrated(classes, rest * units),
+                calibrated(means, self.means_share * ledger_units),
+                calibrated(shared, self.shared_share * ledger_units),
+                calibrated(classes, rest * ledger_units),
             )
         )
 
