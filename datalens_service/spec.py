@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import operator
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Final, Self
 
@@ -192,7 +193,7 @@ class TrainingSpec(Frozen):
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
 
-def check_shares(shares: tuple[float, ...] | None, schema: Schema) -> None:
+def check_shares(shares: Sequence[float] | None, schema: Schema) -> None:
     """Refuse declared frequencies that are not one for each class.
 
     Raises:

@@ -12,14 +12,12 @@ from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
+from datalens_service.base.arrays import Floats
 from datalens_service.base.errors import InfeasiblePlan, InvalidSpec, WorkerUnavailable
 from datalens_service.privacy.accounting import LEDGER_UNITS_PER_MU_SQUARED, NeighboringRelation
 from datalens_service.privacy.sampled import LOSS_INTERVAL, poisson_sampled_losses
-
-Floats = NDArray[np.float64]
 
 # Convolutions by Fourier transform and sums of 10^5 masses are wrong by less than this.
 _NUMERICAL_ERROR: Final = 1e-11

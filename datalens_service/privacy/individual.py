@@ -14,13 +14,11 @@ from fractions import Fraction
 from typing import Final, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from datalens_service.base.arrays import Floats
 from datalens_service.base.errors import InvalidSpec
 from datalens_service.privacy.accounting import LEDGER_UNITS_PER_MU_SQUARED, cost_ledger_units, epsilon_of_ledger_units
 from datalens_service.privacy.randomness import Integers
-
-Floats = NDArray[np.float64]
 
 DEFAULT_LEVELS: Final = 100
 

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
+from datalens_service.base.arrays import Floats32
 from datalens_service.base.fields import Number
 from datalens_service.data.dataset import Labels, Schema
 from datalens_service.mechanisms import VectorSum
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from datalens_service.models.classifiers.classifier import Classifier
     from datalens_service.models.classifiers.encoded_features import FeatureBasis
 
-
-Floats = NDArray[np.float32]
 
 _LEAST_PROPOSALS: Final = 20
 """Samples of a class that its tilt is fitted to, at least."""
@@ -145,9 +144,9 @@ class _MeanFeatures:
         counts = np.maximum(released[:, :1], 1.0)
         self._means = released[:, 1:] / counts
         self._noise = float(np.median(mechanism.noise_stddev / mechanism.grid / counts))
-        self._tilt: tuple[Floats, Floats] | None = None
+        self._tilt: tuple[Floats32, Floats32] | None = None
 
-    def fit(self, classifier: Classifier) -> tuple[Floats, Floats]:
+    def fit(self, classifier: Classifier) -> tuple[Floats32, Floats32]:
         """Fit weights (classes, features) and levels (classes,) to released samples and means."""
         from datalens_service.models.generators.level_sets import rejection
         from datalens_service.models.generators.level_sets.tilting import find_level, fit_tilt, penalty

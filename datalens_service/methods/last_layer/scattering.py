@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 
+from datalens_service.base.arrays import Floats32
 from datalens_service.base.errors import InvalidSpec
 from datalens_service.base.fields import Integer, Number
 from datalens_service.base.progress import tell_part
@@ -52,8 +53,6 @@ if TYPE_CHECKING:
     from datalens_service.models.classifiers.classifier import Classifier
     from datalens_service.models.classifiers.encoded_features import FeatureBasis
 
-
-Floats = NDArray[np.float32]
 
 # Times n·μ, for 60 steps: on a part of MNIST's training images, best at ε = 1 and at ε = 0.1.
 _RATE_PER_EVIDENCE: Final = 0.019
@@ -207,12 +206,12 @@ class Scattering(ScatteringGradients):
         return (yield from self.warm_start.run(first, records, replace(inputs, public=None))).generator
 
 
-def encoded_features(rows: Rows, basis: FeatureBasis) -> Floats:
+def encoded_features(rows: Rows, basis: FeatureBasis) -> Floats32:
     """Compute features of images, on the grid, with a constant for the bias."""
     return _rounded(basis.features(rows.values))
 
 
-def _rounded(features: Floats) -> Floats:
+def _rounded(features: Floats32) -> Floats32:
     """Round features to the grid, in place."""
     for start in range(0, len(features), _ROWS):
         block = slice(start, start + _ROWS)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
+from datalens_service.base.arrays import Floats
 from datalens_service.base.fields import Flag, Integer, Number
 from datalens_service.base.progress import tell_part
 from datalens_service.data.dataset import Images, Schema
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from datalens_service.models.classifiers.encoded_features import FeatureBasis
     from datalens_service.models.generators.denoiser.public_denoiser import PublicDenoiser
 
-
-Floats = NDArray[np.float64]
 
 _VOTES_PER_CELL: Final = 10
 """Votes per cell over the noise: with fewer votes a cell tells nothing, with more it says little of what is in it."""

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from datalens_service.base.arrays import Floats
 from datalens_service.base.errors import InvalidSpec
 from datalens_service.base.fields import Integer, Number
 from datalens_service.data.dataset import Schema
@@ -30,8 +29,6 @@ from datalens_service.models.generators.gaussian.gaussian import GaussianFit
 from datalens_service.models.generators.gaussian.mixture import MixtureFit, nearest
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
-
-Floats = NDArray[np.float64]
 
 _RELEASES_OF_MOMENTS = 3
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from datalens_service.base.arrays import Floats
 from datalens_service.base.errors import InfeasiblePlan
 from datalens_service.base.fields import Integer, Number
 from datalens_service.data.dataset import Images, Schema
@@ -27,7 +28,6 @@ from datalens_service.models.generators.gaussian.gaussian import around
 from datalens_service.privacy.accounting import NeighboringRelation, smallest_noise_stddev
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 
-Floats = NDArray[np.float64]
 GroupedSum = OuterProductSum | VectorSum
 
 # Grid steps of one record's count: a tenth of the means' μ², as (683/2063)² ≈ 1/9 of the vectors' share.

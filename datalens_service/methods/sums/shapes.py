@@ -10,9 +10,9 @@ from collections.abc import Generator as Coroutine
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from datalens_service.base.arrays import Floats
 from datalens_service.base.errors import InvalidSpec
 from datalens_service.base.fields import Integer, Number
 from datalens_service.data.dataset import Images, Schema
@@ -30,8 +30,6 @@ from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.level_sets.hierarchical_gaussian import HierarchicalFit
 from datalens_service.models.generators.level_sets.level_sets import Content, LevelSets
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, TrainingRandomness
-
-Floats = NDArray[np.float64]
 
 # Largest distance of a vector from the codec's origin, and from the mean of its class: constants of MNIST and of
 # Fashion-MNIST (docs/findings.md), which do not depend on the resolution.
