@@ -21,7 +21,7 @@ from datalens_service.planning.forecast import ForecastFacts
 from datalens_service.planning.presets import preset
 from datalens_service.planning.reached import Comparison, Expectation, tell_range
 from datalens_service.privacy.accounting import Charge, limit_units, mu_for_epsilon
-from datalens_service.privacy.risk import tell_risk
+from datalens_service.privacy.guarantee import tell_risk
 from datalens_service.spec import PlanSummary, TrainingSpec
 
 MOST_EPSILON: Final = 10.0

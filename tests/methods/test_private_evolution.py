@@ -18,7 +18,7 @@ from datalens_service.models.classifiers.encoded_features import FeatureBasis
 from datalens_service.models.encoders import ScatteringEncoder
 from datalens_service.models.generators import installed
 from datalens_service.models.generators.pool import PublicCells
-from datalens_service.privacy.accounting import UNITS_PER_MU_SQUARED
+from datalens_service.privacy.accounting import LEDGER_UNITS_PER_MU_SQUARED
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.report.privacy_statement import describe_public_inputs
 from datalens_service.spec import TrainingSpec
@@ -77,7 +77,7 @@ def test_rounds_share_the_budget_evenly_at_the_golden_price() -> None:
     account = MemoryAccount(spec.limit_units(private.schema))
     made(METHOD, private, account)
     mechanism = spec.plan(private.schema).releases[0].mechanism
-    each = Fraction(mechanism.grid**2, mechanism.noise_stddev**2 - 9) * UNITS_PER_MU_SQUARED
+    each = Fraction(mechanism.grid**2, mechanism.noise_stddev**2 - 9) * LEDGER_UNITS_PER_MU_SQUARED
     assert [label for _, label, _ in account.charges] == ["votes.cells"] * 4
     assert [units for _, _, units in account.charges] == [pytest.approx(float(each), abs=1)] * 4
     assert account.charged_units == spec.plan(private.schema).cost() <= spec.limit_units(private.schema)

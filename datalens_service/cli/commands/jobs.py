@@ -18,7 +18,7 @@ from datalens_service.cli.review import accept_low_utility, confirm
 from datalens_service.cli.service import SERVICE, Service, find_dataset, find_job
 from datalens_service.cli.specs import SpecOptions, WantedSpecOptions
 from datalens_service.client import ClientError
-from datalens_service.privacy.budget_advice import advise
+from datalens_service.privacy.guarantee import advise
 
 if TYPE_CHECKING:
     from datalens_service.client import Client, Job, JobHandle, PlanInfo, Target

@@ -57,7 +57,7 @@ class RejectionOrDiffusion(Method):
             raise ValueError("content is what this method measures: leave it out, or choose rejection or diffusion.")
         return self
 
-    def plan(self, schema: Schema, units: int) -> Plan:
+    def plan(self, schema: Schema, ledger_units: int) -> Plan:
         """Refuse: sampled gradients are not planned by μ² alone.
 
         Raises:

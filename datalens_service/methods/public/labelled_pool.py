@@ -63,8 +63,8 @@ class LabelledPool(Method):
     def network_bytes(self, schema: Schema) -> float:
         return 2 * self.classifier.network_bytes(schema)
 
-    def plan(self, schema: Schema, units: int) -> Plan:
-        return self.classifier.plan(schema, units)
+    def plan(self, schema: Schema, ledger_units: int) -> Plan:
+        return self.classifier.plan(schema, ledger_units)
 
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
         handed_out = "and parts of them are handed out" if self.crops else "are handed out as they are"

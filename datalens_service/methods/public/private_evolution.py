@@ -76,10 +76,10 @@ class PrivateEvolution(Method):
     cap: Number = Field(default=0.2, gt=0, le=1, description="Largest share of a class that one image gives.")
     images: Integer = Field(default=200, ge=1, le=10_000, description="Images of a class that the result holds.")
 
-    def plan(self, schema: Schema, units: int) -> Plan:
+    def plan(self, schema: Schema, ledger_units: int) -> Plan:
         self.encoder.check(schema)
         check_installed(self.generator, schema)
-        part = units // self.rounds
+        part = ledger_units // self.rounds
         votes = CellVotes(
             num_groups=schema.num_classes,
             cells=self.candidates or plan_cells(schema, part),
