@@ -95,7 +95,7 @@ def _measure_slope(images: Floats) -> Floats:
     right, below = _step_across(images), _step_down(images)
     left = np.diff(images, axis=3, prepend=images[..., :1])
     above = np.diff(images, axis=2, prepend=images[..., :1, :])
-    return np.sqrt(_flatter(left, right) ** 2 + _flatter(above, below) ** 2)
+    return np.asarray(np.sqrt(_flatter(left, right) ** 2 + _flatter(above, below) ** 2))
 
 
 def _flatter(first: Floats, second: Floats) -> Floats:
