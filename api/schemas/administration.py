@@ -1,8 +1,7 @@
 """Retention, and tenants as the operator sees them, as requests and answers."""
 
 from collections.abc import Iterable
-from datetime import datetime
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import BaseModel, Field
 
@@ -10,6 +9,7 @@ from datalens_service.api.schemas.access import QuotasRead
 from datalens_service.base.clock import to_second
 from datalens_service.base.copies import copied
 from datalens_service.base.fields import Integer, Strict
+from datalens_service.client.models import DueInfo, TenantInfo
 from datalens_service.services.due import Due
 from datalens_service.store.access.quotas import Quotas
 from datalens_service.store.access.retention import LONGEST, SHORTEST_JOURNAL, Retention
@@ -48,14 +48,8 @@ class RetentionRead(BaseModel):
     effective: RetentionDays
 
 
-class DueRead(BaseModel):
+class DueRead(DueInfo):
     """Something that retention removes."""
-
-    kind: str = Field(description="`datasets`, `results`, `uploads`, `events`, `deliveries` or `journal`.")
-    object_id: str | None = Field(description="Its id; null of lines, which go together.")
-    count: int = Field(description="How many lines are old enough; 1 of everything else.")
-    at: datetime = Field(description="When it goes; of lines, when the oldest one does.")
-    waits_for: str | None = Field(description="A job that has not ended and reads it; it goes once that has.")
 
 
 class DueList(BaseModel):
@@ -80,19 +74,11 @@ class QuotasChange(Strict):
         return copied(Quotas, self)
 
 
-class TenantRead(BaseModel):
+class TenantRead(TenantInfo):
     """A tenant as the operator sees it."""
 
-    id: str
-    name: str
-    created_at: datetime
-    removing_since: datetime | None = Field(description="When its removal began; nothing of it works since then.")
-    removed_at: datetime | None = Field(description="When nothing but its budgets was left.")
     quotas: QuotasRead = Field(description="Those that count, defaults of the installation included.")
     retention: RetentionDays = Field(description="What counts, the policy of the installation included.")
-    receipt: dict[str, Any] | None = Field(
-        description="Once it was removed: what left, what stays and why, signed; `datalens verify` checks it."
-    )
 
     @classmethod
     def from_tenant(cls, tenant: Tenant, quotas: Quotas, policy: Retention) -> Self:
