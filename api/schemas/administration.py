@@ -1,7 +1,8 @@
 """Retention, and tenants as the operator sees them, as requests and answers."""
 
 from collections.abc import Iterable
-from typing import Annotated, Self
+from datetime import datetime
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, Field
 
@@ -9,7 +10,7 @@ from datalens_service.api.schemas.access import QuotasRead
 from datalens_service.base.clock import to_second
 from datalens_service.base.copies import copied
 from datalens_service.base.fields import Integer, Strict
-from datalens_service.client.models import DueInfo, TenantInfo
+from datalens_service.client.models import DueInfo
 from datalens_service.services.due import Due
 from datalens_service.store.access.quotas import Quotas
 from datalens_service.store.access.retention import LONGEST, SHORTEST_JOURNAL, Retention
@@ -74,11 +75,19 @@ class QuotasChange(Strict):
         return copied(Quotas, self)
 
 
-class TenantRead(TenantInfo):
+class TenantRead(BaseModel):
     """A tenant as the operator sees it."""
 
+    id: str
+    name: str
+    created_at: datetime
+    removing_since: datetime | None = Field(description="When its removal began; nothing of it works since then.")
+    removed_at: datetime | None = Field(description="When nothing but its budgets was left.")
     quotas: QuotasRead = Field(description="Those that count, defaults of the installation included.")
     retention: RetentionDays = Field(description="What counts, the policy of the installation included.")
+    receipt: dict[str, Any] | None = Field(
+        description="Once it was removed: what left, what stays and why, signed; `datalens verify` checks it."
+    )
 
     @classmethod
     def from_tenant(cls, tenant: Tenant, quotas: Quotas, policy: Retention) -> Self:

@@ -10,7 +10,7 @@ from datalens_service.api.schemas.common import DatasetRead, NumberedPage
 from datalens_service.base.copies import copied
 from datalens_service.base.fields import PRINTABLE, Number, Strict
 from datalens_service.base.wording import spoken
-from datalens_service.client.models import Receipt, UploadInfo
+from datalens_service.client.models import UploadInfo
 from datalens_service.data.intake.sandbox.exchange import Counts
 from datalens_service.data.intake.untrusted.validation_errors import BadFile
 from datalens_service.data.notices import Notice
@@ -108,9 +108,16 @@ class ValidationRead(BaseModel):
         return copied(cls, validation, **spoken(report))
 
 
-class DeletionReceipt(Receipt):
+class DeletionReceipt(BaseModel):
     """Lists what was removed and what stays; `entry` can be found in the journal of the account."""
 
+    dataset_id: str
+    deleted_at: datetime
+    removed: list[str] = Field(description="List of what is gone.")
+    kept: list[str] = Field(description="What stays because it was released or spent.")
+    account_id: str | None = Field(
+        description="The account whose journal notes the deletion; null if there never was a budget."
+    )
     entry: Entry | None = Field(description="The entry that notes it, sealed by SHA-256.")
 
     @classmethod

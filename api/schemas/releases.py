@@ -11,7 +11,7 @@ from datalens_service.api.addresses import Link
 from datalens_service.base.copies import copied
 from datalens_service.base.fields import PRINTABLE, Integer, Moment, Strict, one_of
 from datalens_service.base.signatures import ALGORITHM, PublicKey
-from datalens_service.client.models import FileInfo, ReleaseInfo, ReleaseLinkInfo
+from datalens_service.client.models import FileInfo, ReleaseLinkInfo, ReleaseWords
 from datalens_service.data.export.licence import LICENCES
 from datalens_service.services.dataset_declaration import Label
 from datalens_service.services.releases import REPORT, SAMPLES, Release
@@ -109,7 +109,7 @@ class ReleaseLinks(BaseModel):
         )
 
 
-class ReleaseRead(ReleaseInfo):
+class ReleaseRead(ReleaseWords):
     """A release in words. Every member is public, released, or typed by its owner for others."""
 
     links: ReleaseLinks

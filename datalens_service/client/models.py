@@ -217,11 +217,9 @@ class Receipt(ResponseModel):
 
     dataset_id: str
     deleted_at: datetime
-    removed: tuple[str, ...] = Field(description="List of what is gone.")
-    kept: tuple[str, ...] = Field(description="What stays because it was released or spent.")
-    account_id: str | None = Field(
-        description="The account whose journal notes the deletion; null if there never was a budget."
-    )
+    removed: tuple[str, ...]
+    kept: tuple[str, ...]
+    account_id: str | None
     entry: dict[str, Any] | None
 
 
@@ -276,8 +274,8 @@ class FileList(ResponseModel):
     items: tuple[FileInfo, ...]
 
 
-class ReleaseInfo(ResponseModel):
-    """A release in words; nothing in it is private."""
+class ReleaseWords(ResponseModel):
+    """A release in words, without links."""
 
     id: str
     kind: str = Field(description="`generator` or `classifier`.")
@@ -292,6 +290,11 @@ class ReleaseInfo(ResponseModel):
     usefulness: str = Field(description="The verdict on figures that are public or covered by the guarantee.")
     promise: str = Field(description="The guarantee in words. Empty if imported.")
     guarantee: str = Field(description="The guarantee with ε and δ. Empty if imported: its cost is unknown here.")
+
+
+class ReleaseInfo(ReleaseWords):
+    """A release in words; nothing in it is private."""
+
     links: dict[str, str | None] = {}
 
     @property
@@ -552,10 +555,8 @@ class TenantInfo(ResponseModel):
     id: str
     name: str
     created_at: datetime
-    removing_since: datetime | None = Field(description="When its removal began; nothing of it works since then.")
-    removed_at: datetime | None = Field(description="When nothing but its budgets was left.")
+    removing_since: datetime | None
+    removed_at: datetime | None
     quotas: QuotasInfo
     retention: RetentionDays
-    receipt: dict[str, Any] | None = Field(
-        description="Once it was removed: what left, what stays and why, signed; `datalens verify` checks it."
-    )
+    receipt: dict[str, Any] | None
