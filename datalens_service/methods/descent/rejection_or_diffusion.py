@@ -38,7 +38,7 @@ class RejectionOrDiffusion(Method):
     """Parameters of both methods (docs/methods.md)."""
 
     facts = Facts(
-        title="Rejection or diffusion", summary="a noisy count, then those of `rejection` or of `diffusion`",
+        title="Rejection or diffusion", summary="a noisy count, then what `rejection` or `diffusion` releases",
         result="generator", public_images="start", levels=Levels(30, 300), memory=SAMPLES_AND_NETWORKS,
         measured_as="rejection_or_diffusion", image_seconds=2.5e-3,
     )  # fmt: skip

@@ -53,7 +53,7 @@ class Guided(Method):
 
     facts = Facts(
         title="Guided",
-        summary="those of `moments` or `mixture`, then noisy gradients of a classifier that relabels samples",
+        summary="what `moments` or `mixture` releases, then noisy gradients of a classifier that relabels samples",
         result="generator", public_images=None, levels=Levels(100, 300), memory=SAMPLES_AND_NETWORKS,
         measured_as="guided", image_seconds=3e-3,
     )  # fmt: skip

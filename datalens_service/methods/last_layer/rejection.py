@@ -53,7 +53,7 @@ class Rejection(ScatteringGradients):
 
     facts = Facts(
         title="Rejection",
-        summary="those of `shapes`, then noisy gradients of a classifier that rejects and labels samples",
+        summary="what `shapes` releases, then noisy gradients of a classifier that rejects and labels samples",
         result="generator", public_images="start", levels=Levels(30, 300), memory=SAMPLES_AND_NETWORKS,
         measured_as="rejection", image_seconds=2.5e-3,
     )  # fmt: skip

@@ -140,7 +140,7 @@ class Scattering(ScatteringGradients):
 
     facts = Facts(
         title="Scattering",
-        summary="those of its warm start, then noisy gradients of a linear classifier on public features",
+        summary="what its warm start releases, then noisy gradients of a linear classifier on public features",
         result="classifier", public_images="start", levels=None, memory=NEXT_TO_NONE,
         measured_as="scattering", image_seconds=0.0,
     )  # fmt: skip

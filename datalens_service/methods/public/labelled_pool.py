@@ -44,7 +44,7 @@ class LabelledPool(Method):
     """Parameters of a classifier that labels public images."""
 
     facts = Facts(
-        title="Labelled pool", summary="those of `scattering`, whose classifier labels public images",
+        title="Labelled pool", summary="what `scattering` releases, a classifier, which labels public images",
         result="generator", public_images="material", levels=None, memory=NEXT_TO_NONE,
         measured_as="scattering", image_seconds=1e-4,
     )  # fmt: skip

@@ -140,8 +140,8 @@ class PooledMoments(SummedImages):
             return ()
         width, height = visible_detail(schema, summed)
         return (
-            f"About the detail of {width} by {height} pixels is modelled; finer detail of the private images does not "
-            "reach the result.",
+            f"The images have about the detail of {width} by {height} pixels: finer detail of the private images is "
+            "not learned.",
         )
 
     def lengths(self, plan: Plan, schema: Schema, *, public: bool) -> dict[int, int]:
