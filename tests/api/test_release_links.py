@@ -17,7 +17,7 @@ from datalens_service.api.application import _TELEMETRY
 from datalens_service.api.deps import Services
 from datalens_service.api.security import rate_limits
 from datalens_service.base.settings import Settings
-from datalens_service.report.release_summary import summarize_release
+from datalens_service.report.summary import summarize_release
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.release_links import verify
 from datalens_service.store.access.roles import Role
@@ -92,6 +92,7 @@ def test_a_link_opens_one_release_and_all_of_it(client: TestClient, release_id: 
     assert SECRET.fullmatch(link["url"])
     page = nobody.get(link["url"])
     assert page.status_code == 200
+    assert len(re.findall(r"^datalens verify .+zip", page.text, re.MULTILINE)) == 2
     names = re.findall(rf'href="{link["url"]}/files/([^"]+)"', page.text)
     assert {"report-releasable.html", "privacy.json", "generator.safetensors"} <= set(names)
     assert all(nobody.get(f"{link['url']}/files/{name}").status_code == 200 for name in [*names, "samples.png"])

@@ -1,13 +1,15 @@
 """The command line in this process, a real service beside it, and a small private image set."""
 
+import functools
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 from child_programs import without_processes
@@ -20,6 +22,14 @@ Run = Callable[..., Result]
 
 # The service knows records again: a test must not spend from the budget of another one's.
 _SEEDS = itertools.count()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands_are_built_once() -> Iterator[None]:
+    """A test run types a thousand commands; Typer would build the tree of all commands for each."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", functools.cache(typer.main.get_command))
+        yield
 
 
 @pytest.fixture

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
+from datalens_service.base.arrays import Floats32
 from datalens_service.data.dataset import Schema
-from datalens_service.models.generators.edges import Floats, reduce_variation, sharpen, wants_edges
+from datalens_service.models.generators.edges import reduce_variation, sharpen, wants_edges
 
 SIDE = 32
 
 
-def slopes() -> Floats:
+def slopes() -> Floats32:
     """Blurred edges between two colours, at another column in each image."""
     column = np.arange(SIDE) - np.array([10, 16, 21])[:, None]
     share = 1 / (1 + np.exp(-column / 2.5))[:, None, None, :]
@@ -40,7 +41,7 @@ def test_variation_is_minimized() -> None:
     images = (slopes() + rng.normal(0, 0.05, (3, 3, SIDE, SIDE))).astype(np.float32)
     found = reduce_variation(images)
 
-    def energy(shown: Floats) -> float:
+    def energy(shown: Floats32) -> float:
         right, below = np.diff(shown, axis=3)[..., :-1, :], np.diff(shown, axis=2)[..., :, :-1]
         varies = np.sqrt((right**2 + below**2).sum(axis=1)).sum()
         return float(((shown - images) ** 2).sum() / 2 + weight * varies)

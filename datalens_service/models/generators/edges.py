@@ -8,11 +8,9 @@ and Fatemi 1992, "Nonlinear total variation based noise removal algorithms"), th
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from datalens_service.base.arrays import Floats32
 from datalens_service.data.dataset import Schema
-
-Floats = NDArray[np.float32]
 
 _SIDES: Final = range(32, 65)
 _VARIATION: Final = 0.05
@@ -32,14 +30,14 @@ def wants_edges(schema: Schema) -> bool:
     return schema.channels > 1 and all(side in _SIDES for side in (schema.height, schema.width))
 
 
-def sharpen(images: Floats) -> Floats:
+def sharpen(images: Floats32) -> Floats32:
     """Return images (n, channels, height, width) in [0, 1] with less grain and with edges."""
     rows = max(1, _BLOCK // images[0].size)
     blocks = [images[start : start + rows] for start in range(0, len(images), rows)]
     return np.concatenate([shock(reduce_variation(block)) for block in blocks]).clip(0.0, 1.0)
 
 
-def reduce_variation(images: Floats, weight: float = _VARIATION) -> Floats:
+def reduce_variation(images: Floats32, weight: float = _VARIATION) -> Floats32:
     """Minimize half the squared change plus `weight` times the total variation, all channels together.
 
     Chambolle's descent in the dual, by a fixed number of steps.
@@ -54,21 +52,21 @@ def reduce_variation(images: Floats, weight: float = _VARIATION) -> Floats:
     return np.asarray(images - np.float32(weight) * _diverge(across, down))
 
 
-def _step_across(values: Floats) -> Floats:
+def _step_across(values: Floats32) -> Floats32:
     """Differences to the pixel on the right; 0 at the border."""
     return np.diff(values, axis=3, append=values[..., -1:])
 
 
-def _step_down(values: Floats) -> Floats:
+def _step_down(values: Floats32) -> Floats32:
     return np.diff(values, axis=2, append=values[..., -1:, :])
 
 
-def _diverge(across: Floats, down: Floats) -> Floats:
+def _diverge(across: Floats32, down: Floats32) -> Floats32:
     """The negative adjoint of both differences, whose last ones are 0."""
     return np.diff(across, axis=3, prepend=0) + np.diff(down, axis=2, prepend=0)
 
 
-def shock(images: Floats) -> Floats:
+def shock(images: Floats32) -> Floats32:
     """Spread what lies on either side of an edge up to it; extrema of an image stay.
 
     An edge is where the blurred brightness has no curvature along its gradient (Alvarez and Mazorra 1994, "Signal and
@@ -79,7 +77,7 @@ def shock(images: Floats) -> Floats:
     return images
 
 
-def _find_curvature(images: Floats) -> Floats:
+def _find_curvature(images: Floats32) -> Floats32:
     """Return the curvature along the gradient of the blurred brightness, (n, 1, height, width), up to a factor > 0."""
     from scipy.ndimage import gaussian_filter
 
@@ -90,7 +88,7 @@ def _find_curvature(images: Floats) -> Floats:
     return np.asarray(across**2 * across_twice + 2 * across * down * mixed + down**2 * down_twice)
 
 
-def _measure_slope(images: Floats) -> Floats:
+def _measure_slope(images: Floats32) -> Floats32:
     """Return the length of the gradient, from the flatter of both sides, and 0 where one rises and the other falls."""
     right, below = _step_across(images), _step_down(images)
     left = np.diff(images, axis=3, prepend=images[..., :1])
@@ -98,5 +96,5 @@ def _measure_slope(images: Floats) -> Floats:
     return np.asarray(np.sqrt(_flatter(left, right) ** 2 + _flatter(above, below) ** 2))
 
 
-def _flatter(first: Floats, second: Floats) -> Floats:
+def _flatter(first: Floats32, second: Floats32) -> Floats32:
     return np.where(first * second > 0, np.minimum(np.abs(first), np.abs(second)), np.float32(0))
