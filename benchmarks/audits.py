@@ -47,9 +47,9 @@ from datalens_service.methods.script import RunInputs
 from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.classifiers.sizes import num_weights
-from datalens_service.privacy.accounting import NeighboringRelation, mu_for_epsilon, mu_of_units
+from datalens_service.privacy.accounting import NeighboringRelation, mu_for_epsilon, mu_of_ledger_units
 from datalens_service.privacy.budget import UnchargedAccount
-from datalens_service.privacy.partitioned_passes import PartitionedPasses, partition_units
+from datalens_service.privacy.partitioned_passes import PartitionedPasses, partition_ledger_units
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.spec import TrainingSpec
 from datalens_service.training import run
@@ -188,7 +188,7 @@ def _by_directions(kappa: float, network: str) -> DpSgd:
 def _mu_of_directions(kappa: float, network: str, name: str) -> float:
     """Of all passes, by the price of the product."""
     schema = _part(name, RECORDS_PER_MODEL, 0).schema
-    return mu_of_units(_directions(_by_directions(kappa, network), schema).partition.units_zero_out)
+    return mu_of_ledger_units(_directions(_by_directions(kappa, network), schema).partition.ledger_units_zero_out)
 
 
 def _directions(method: DpSgd, schema: Schema) -> VonMisesFisherSum:
@@ -196,12 +196,16 @@ def _directions(method: DpSgd, schema: Schema) -> VonMisesFisherSum:
     run = PartitionedRun(schema, num_weights(method.architecture, schema), method.batch or 1, method.steps)
     stddev = run.choose_stddev(method.kappa or 1.0)
     unpriced = PartitionedPasses(
-        num_units=schema.num_units, batches=run.batches, passes=run.passes, units_zero_out=1, units_replace_one=1
+        num_units=schema.num_units,
+        batches=run.batches,
+        passes=run.passes,
+        ledger_units_zero_out=1,
+        ledger_units_replace_one=1,
     )
     mechanism = VonMisesFisherSum(dimensions=run.dimensions, partition=unpriced, noise_stddev=stddev)
     multiplier = mechanism.noise_multiplier()
-    price = [partition_units(multiplier, run.passes, relation) for relation in NeighboringRelation]
-    partition = unpriced.model_copy(update={"units_zero_out": price[0], "units_replace_one": price[1]})
+    price = [partition_ledger_units(multiplier, run.passes, relation) for relation in NeighboringRelation]
+    partition = unpriced.model_copy(update={"ledger_units_zero_out": price[0], "ledger_units_replace_one": price[1]})
     return mechanism.model_copy(update={"partition": partition})
 
 

@@ -56,7 +56,7 @@ from datalens_service.models import trainer
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.networks import ImageNetwork
 from datalens_service.models.teachers import ensemble, networks
-from datalens_service.models.teachers.unfold import Unfold
+from datalens_service.models.teachers.networks import Unfold
 from datalens_service.planning.published import COMMANDS, build_published
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.privacy.randomness import TrainingRandomness

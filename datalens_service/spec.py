@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import operator
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Final, Self
 
@@ -29,14 +30,13 @@ from datalens_service.privacy.accounting import (
     Charge,
     NeighboringRelation,
     check_delta,
-    cost_units,
+    cost_ledger_units,
     default_delta,
     limit_units,
     stated_epsilon,
     stated_mu,
 )
-from datalens_service.privacy.guarantee import job_guarantee
-from datalens_service.privacy.risk import tell_risk
+from datalens_service.privacy.guarantee import job_guarantee, tell_risk
 
 SYNTHETIC_IMAGES: Final = 10_000
 _DEFAULTS: Final = EvaluationSettings()
@@ -193,7 +193,7 @@ class TrainingSpec(Frozen):
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
 
-def check_shares(shares: tuple[float, ...] | None, schema: Schema) -> None:
+def check_shares(shares: Sequence[float] | None, schema: Schema) -> None:
     """Refuse declared frequencies that are not one for each class.
 
     Raises:
@@ -206,7 +206,7 @@ def check_shares(shares: tuple[float, ...] | None, schema: Schema) -> None:
 class PlanSummary(BaseModel):
     """The cost of a plan, for people and programs; every number is public and rounded towards privacy."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, serialize_by_alias=True, validate_by_name=True)
 
     method: str = Field(default="", description="What was planned; its parameters are in the spec.")
     images: int = Field(description="Images that teachers vote on.")
@@ -216,7 +216,7 @@ class PlanSummary(BaseModel):
     epsilon_replace_one: Stated = Field(description="The same when one unit is replaced by another.")
     delta: Stated
     epsilon_limit: Stated
-    units: int = Field(description="Ledger units: 1e-15 of μ².")
+    ledger_units: int = Field(alias="units", description="Ledger units: 1e-15 of μ².")
     slack: int = Field(default=0, description="Charged beside the units, in 1e-18 of δ; 0 without sampled batches.")
     sampling: SamplingSummary | None = Field(default=None, description="Sampling of a plan that samples batches.")
     directions: DirectionsSummary | None = Field(default=None, description="Noisy directions of a plan that has them.")
@@ -236,7 +236,7 @@ class PlanSummary(BaseModel):
 
     def about(self, schema: Schema) -> Self:
         """State the guarantee for the units of a data set, which a plan of version 1.0.0 does not name."""
-        unit, charge = schema.privacy_unit, Charge(self.units, self.slack)
+        unit, charge = schema.privacy_unit, Charge(self.ledger_units, self.slack)
         guarantee = job_guarantee(unit, self.epsilon_at_plan, self.delta, charge, self.epsilon_replace_one)
         stated = {"unit": unit.name, "records_per_unit": unit.records, "guarantee": guarantee}
         return self.model_copy(update=stated | {"risk": tell_risk(unit.word, charge)})
@@ -252,12 +252,12 @@ def summarize(plan: Plan, epsilon: float, delta: float) -> PlanSummary:
     return PlanSummary(
         images=plan.images,
         steps=plan.steps,
-        mu=stated_mu(charge.units),
+        mu=stated_mu(charge.ledger_units),
         epsilon_at_plan=stated_epsilon(charge, delta),
         epsilon_replace_one=stated_epsilon(replace_one, delta),
         delta=delta,
         epsilon_limit=epsilon,
-        units=charge.units,
+        ledger_units=charge.ledger_units,
         slack=charge.slack,
         sampling=summarize_sampling(plan, delta),
         directions=summarize_directions(plan),
@@ -286,7 +286,7 @@ def vote_allowance(top_k: int, noise_stddev: int, epsilon: float, delta: float) 
     Raises:
         InfeasiblePlan: Not even one image fits.
     """
-    each = cost_units(4 * top_k, noise_stddev)
+    each = cost_ledger_units(4 * top_k, noise_stddev)
     images = limit_units(epsilon, delta) // each
     if images == 0:
         raise InfeasiblePlan("The budget does not pay for a single vote: raise ε or σ of the noise.")

@@ -39,7 +39,7 @@ def example_account_proof(epsilon: float = 1.0, job_id: str = _JOB_ID) -> Accoun
     entries = list(_journal(plan, limit, job_id))
     privacy = privacy_statement(
         releases=plan,
-        units_charged=sum(entry.units for entry in entries if entry.kind == EntryKind.CHARGE),
+        charged_units=sum(entry.ledger_units for entry in entries if entry.kind == EntryKind.CHARGE),
         epsilon_limit=spec.epsilon,
         limit_units=spec.limit_units(SCHEMA),
         delta=_DELTA,
@@ -66,7 +66,7 @@ def _journal(plan: Sequence[PlannedRelease], limit: float, job_id: str) -> Itera
         kind="open",
         dataset_id=DATASET_ID,
         label=budget_label(limit, _DELTA),
-        units=limit_units(limit, _DELTA),
+        ledger_units=limit_units(limit, _DELTA),
         at=AT,
         previous_hash=GENESIS,
     )
@@ -79,7 +79,9 @@ def _journal(plan: Sequence[PlannedRelease], limit: float, job_id: str) -> Itera
         yield last
 
 
-def _next(last: Entry, kind: EntryKind, job_id: str, units: int, *, step: int | None = None, label: str = "") -> Entry:
+def _next(
+    last: Entry, kind: EntryKind, job_id: str, ledger_units: int, *, step: int | None = None, label: str = ""
+) -> Entry:
     return Entry.sealed(
         account_id=last.account_id,
         seq=last.seq + 1,
@@ -88,7 +90,7 @@ def _next(last: Entry, kind: EntryKind, job_id: str, units: int, *, step: int | 
         job_id=job_id,
         step=step,
         label=label,
-        units=units,
+        ledger_units=ledger_units,
         lease_token=None if step is None else 1,
         at=last.at,
         previous_hash=last.hash,

@@ -8,7 +8,7 @@ import uvicorn
 from datalens_service.api.deps import Services
 from datalens_service.api.main import create_app
 from datalens_service.base.settings import Settings
-from datalens_service.cli.http_protocol import BoundedProtocol
+from datalens_service.cli.api_server import BoundedProtocol
 from datalens_service.store.access import keys
 
 

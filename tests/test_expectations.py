@@ -189,7 +189,7 @@ def test_an_accuracy_that_no_epsilon_reaches_is_refused_with_the_most_that_is_kn
     schema = schema_of({}, 100)
     with pytest.raises(UnreachableAccuracy, match="% is out of reach: with 100 images") as refused:
         find_target(planned(schema, 1.0, preset="auto"), schema, 99.5)
-    assert f"up to {MOST_EPSILON:g}" in refused.value.detail
+    assert f"ε = {MOST_EPSILON:g} is" in refused.value.detail
     assert "classifier" not in refused.value.detail
 
 

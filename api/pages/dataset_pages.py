@@ -25,8 +25,7 @@ from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.ledger import journal_pages
-from datalens_service.store.ledger.journal_pages import JournalLine
-from datalens_service.store.ledger.spenders import read_spenders
+from datalens_service.store.ledger.journal_pages import JournalLine, read_spenders
 from datalens_service.store.schema.tables import LARGEST_UNITS
 
 _RECENT: Final = 6

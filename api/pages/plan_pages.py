@@ -65,7 +65,7 @@ def show_plan(
         plan=plan,
         unreachable=unreachable,
         unit=priced.schema.privacy_unit.word,
-        gauge=facts.divide_budget(plan.budget, plan.cost.units),
+        gauge=facts.divide_budget(plan.budget, plan.cost.ledger_units),
         training_request=training_request,
         # One key per price: pressing twice submits once.
         idempotency_key=str(uuid4()),

@@ -19,7 +19,7 @@ from datalens_service.services import budgets, ingestion
 from datalens_service.store import labels
 from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.ledger import account_summary
-from datalens_service.store.ledger.spenders import read_spenders
+from datalens_service.store.ledger.journal_pages import read_spenders
 
 router = APIRouter(route_class=StrictRoute, prefix="/v1/datasets", tags=["datasets"])
 

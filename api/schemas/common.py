@@ -15,8 +15,7 @@ from datalens_service.planning.reached import Comparison, Expectation
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.planning.target import Target, find_target
 from datalens_service.privacy.accounting import stated_mu
-from datalens_service.privacy.budget_advice import advise
-from datalens_service.privacy.guarantee import account_guarantee
+from datalens_service.privacy.guarantee import account_guarantee, advise
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.prices import Prices
 from datalens_service.services.pricing import PricedRequest

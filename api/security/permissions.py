@@ -215,7 +215,7 @@ def check_scope(key: ApiKey, scope: Scope) -> None:
 def check_may_see_private(key: ApiKey) -> None:
     """Refuse values that the guarantee does not cover to everybody but the owner."""
     if Scope.REPORTS_READ not in key.scopes:
-        raise Forbidden("What is for the owner alone needs the scope reports:read; ask for ⟦to_share⟧.")
+        raise Forbidden("What is for the owner alone needs the scope reports:read; choose ⟦to_share⟧ instead.")
 
 
 def may_see_persons(key: ApiKey) -> bool:

@@ -69,7 +69,7 @@ class LowUtility(InvalidSpec, slug="low-utility", title="Of little use at this b
     """At this budget noise drowns what images of a class have in common, and the request does not accept that."""
 
 
-class UnreachableAccuracy(InvalidSpec, slug="accuracy-unreachable", title="Not reachable in what was measured"):
+class UnreachableAccuracy(InvalidSpec, slug="accuracy-unreachable", title="Accuracy too high"):
     """No ε is expected to reach the wanted accuracy."""
 
 

@@ -47,9 +47,9 @@ def one_of(names: Collection[str]) -> AfterValidator:
 
 
 class Strict(BaseModel):
-    """A model that refuses members it does not know."""
+    """A model that refuses members it does not know; a field with an alias is written under it, and read under both."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", serialize_by_alias=True, validate_by_name=True)
 
 
 class Frozen(Strict):

@@ -1,8 +1,12 @@
-"""Prints the end of `train` and `demo`: where everything is, what was spent, what came of it."""
+"""Tells of the end of `train` and `demo`: an interruption, where everything is, what was spent, what came of it."""
 
 import json
+import os
+import signal
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, Final, Self
 
 from pydantic import BaseModel, Field
 from rich.console import Group, RenderableType
@@ -12,6 +16,7 @@ from datalens_service.cli import output
 from datalens_service.evaluation import METRICS
 from datalens_service.evaluation.measures import STATUS_LABELS, written
 from datalens_service.jobs.embedded_run import EmbeddedRun
+from datalens_service.jobs.job_watch import ShutdownRequested
 from datalens_service.report.verdict import Figures, judge
 from datalens_service.services.pricing import JobPrivacy
 from datalens_service.spec import PlanSummary
@@ -107,3 +112,45 @@ def _render_metrics(outcome: TrainingSummary) -> RenderableType:
         for measure in outcome.measures
     ]
     return output.format_table(("accuracy on real test images, and fidelity", "", ""), rows)
+
+
+_STDERR: Final = 2
+_MESSAGE: Final = "\nStopping as soon as this step is done; Ctrl-C again stops at once.\n"
+
+
+class Interruption:
+    """Takes the first Ctrl-C within its block as a request; the second raises KeyboardInterrupt as ever.
+
+    Only for the main thread. A process that was started with SIGINT ignored, as in the background of a shell,
+    goes on ignoring it.
+    """
+
+    def __init__(self) -> None:
+        self._requested = False
+        self._installed = False
+
+    def __enter__(self) -> Self:
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._handle_signal)
+            self._installed = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._installed:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def check(self) -> None:
+        """Call between two steps.
+
+        Raises:
+            ShutdownRequested: Somebody pressed Ctrl-C.
+        """
+        if self._requested:
+            raise ShutdownRequested
+
+    def _handle_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self._requested = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        # Not through a stream, which the interrupted code may be writing to. If nobody hears it, it stops all the same.
+        with suppress(OSError):
+            os.write(_STDERR, _MESSAGE.encode())

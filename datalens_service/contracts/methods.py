@@ -53,19 +53,19 @@ class _Rehearsal:
 
     def __init__(self, earlier: Sums) -> None:
         self.sums = dict(earlier)
-        self.units = 0
+        self.ledger_units = 0
         self.labels: list[str] = []
 
     def replay(self, step: int) -> NDArray[np.int64] | None:
         return self.sums.get(step)
 
-    def charge(self, step: int, label: str, units: int, slack: int = 0) -> None:
-        self.units += units
+    def charge(self, step: int, label: str, ledger_units: int, slack: int = 0) -> None:
+        self.ledger_units += ledger_units
         self.labels.append(label)
 
     def charge_draw(self, step: int, label: str, block: Any) -> int:
         drawn = self.labels.count(label)
-        self.units += 0 if drawn else block.charge().units
+        self.ledger_units += 0 if drawn else block.charge().ledger_units
         self.labels.append(label)
         return drawn
 
@@ -110,8 +110,8 @@ def check_method(method: Method, steps: int = 4) -> Iterator[Finding]:
     training = _create(method, plan, dataset, account)
     _advance(training, plan.steps)
     path = training.plan
-    same = (account.units, len(account.labels)) == (path.cost(), path.steps) and path in plan.paths()
-    yield judge("A run charges what was planned", same, f"planned {path.cost()}, charged {account.units} units")
+    same = (account.ledger_units, len(account.labels)) == (path.cost(), path.steps) and path in plan.paths()
+    yield judge("A run charges what was planned", same, f"planned {path.cost()}, charged {account.ledger_units} units")
     model = training.outcome().model
     yield judge("The result is of the stated kind", model.result == method.result, f"it is a {model.result}")
     mechanisms = [release.mechanism for release in path.releases for _ in range(release.count)]

@@ -76,11 +76,10 @@ class PrepareSettings(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _read_stored(cls, value: Any) -> Any:
-        """Read settings of earlier versions, which name one side; a proof has an array as the window."""
+        # The window is an array in JSON.
         if not isinstance(value, dict):
             return value
-        read = {name: tuple(one) if isinstance(one, list) else one for name, one in value.items() if name != "side"}
-        return {"width": value["side"], "height": value["side"], **read} if "side" in value else read
+        return {name: tuple(one) if isinstance(one, list) else one for name, one in value.items()}
 
     @model_validator(mode="after")
     def _check_window(self) -> Self:

@@ -17,7 +17,7 @@ from datalens_service.base.source_commit import source_commit
 from datalens_service.evaluation.evaluate import Evaluation
 from datalens_service.mechanisms import PlannedRelease
 from datalens_service.methods.sums.record_sums import describe_working_size
-from datalens_service.privacy.accounting import UNITS_PER_MU_SQUARED, NeighboringRelation, delta_beside, round_up
+from datalens_service.privacy.accounting import LEDGER_UNITS_PER_MU_SQUARED, NeighboringRelation, delta_beside, round_up
 from datalens_service.privacy.poisson_sampling import PoissonSampling
 from datalens_service.privacy.recomputation import GaussianReleases, composed_epsilon, discrete_releases
 from datalens_service.proof.job_proof import AccountProof, build_account_proof
@@ -36,7 +36,7 @@ from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.audits import StoredAudit
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.ledger.account_summary import entries, summarize_account
-from datalens_service.store.ledger.spenders import read_spenders
+from datalens_service.store.ledger.journal_pages import read_spenders
 from datalens_service.training import Result
 
 # A stated ε is rounded up to four digits and comes from charges rounded up to whole units.
@@ -107,7 +107,7 @@ def recomputed(privacy: PrivacyStatement) -> Recomputation:
     if not math.isfinite(epsilon):
         note = "The privacy loss is too large to be stated; an ε of that size promises nothing."
         return Recomputation(by=by, epsilon=None, delta=privacy.delta, agrees=None, note=note)
-    lost = privacy.headline.units - sum(release.cost() for release in privacy.releases)
+    lost = privacy.headline.ledger_units - sum(release.cost() for release in privacy.releases)
     # A charge whose release was lost is in the headline and not among the releases: more is no contradiction.
     agrees = epsilon <= privacy.headline.epsilon + _AGREEMENT and (
         lost > 0 or epsilon >= privacy.headline.epsilon - _AGREEMENT
@@ -124,7 +124,7 @@ def _gaussian(release: PlannedRelease, times: int) -> GaussianReleases:
         block.recompute_price(mechanism.noise_multiplier())
         if isinstance(block, PoissonSampling):
             check_draws(mechanism, block)
-        return GaussianReleases(Fraction(UNITS_PER_MU_SQUARED, block.charge(relation).units), times)
+        return GaussianReleases(Fraction(LEDGER_UNITS_PER_MU_SQUARED, block.charge(relation).ledger_units), times)
     queries = release.count * times * mechanism.queries_per_unit(relation)
     return discrete_releases(mechanism.sensitivity_squared(relation), mechanism.noise_stddev, queries)
 
@@ -149,7 +149,7 @@ def _privacy(
     return privacy_statement(
         releases=releases,
         # From the ledger, not from the plan: a charge whose release was lost counts too.
-        units_charged=job.charged_units,
+        charged_units=job.charged_units,
         # Charged with the first sampled release, if any was made.
         slack_charged=sum(release.slack for release in releases),
         epsilon_limit=spec.epsilon,

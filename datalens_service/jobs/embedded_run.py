@@ -136,7 +136,9 @@ class EmbeddedRun:
             stored = {**job.spec, "method": restate_rival(job.spec.get("method"))}
             if stored == request and job.state not in (JobState.FAILED, JobState.CANCELLED):
                 return job
-        self._cancel_unfinished([job for job in existing if not job.state.terminal], priced.price.units, dataset.id)
+        self._cancel_unfinished(
+            [job for job in existing if not job.state.terminal], priced.price.ledger_units, dataset.id
+        )
         return submit_job(
             self.database, Dispatcher(), priced, submitted_by=access_log.LOCAL, max_attempts=_MAXIMUM_ATTEMPTS
         )
@@ -228,11 +230,11 @@ class EmbeddedRun:
         """List the data sets, oldest first: the private one, and public ones that jobs started from."""
         return tuple(reversed(_list_all(partial(datasets.list_datasets, self.database))))
 
-    def _cancel_unfinished(self, unfinished: list[Job], units: int, dataset_id: str) -> None:
+    def _cancel_unfinished(self, unfinished: list[Job], ledger_units: int, dataset_id: str) -> None:
         """Cancel earlier runs with other settings, if their reservations are needed and suffice for the new one."""
         with self.database.session() as session:
             account = account_summary.summarize_account(session, dataset_id)
-        if units <= account.remaining_units + account.reserved_units:
+        if ledger_units <= account.remaining_units + account.reserved_units:
             for job in unfinished:
                 jobs.request_cancel(self.database, job.id)
 

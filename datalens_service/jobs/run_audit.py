@@ -12,7 +12,7 @@ from datalens_service.methods import DpSgd, ExecutionOptions
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.released import ReleasedModel
-from datalens_service.privacy.accounting import mu_of_units
+from datalens_service.privacy.accounting import mu_of_ledger_units
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.services import encoders
 from datalens_service.spec import TrainingSpec
@@ -65,7 +65,7 @@ class AuditRun:
     def _tell_members(self, settings: AuditSettings) -> AuditResult:
         match self.request.target:
             case RehearsedMethod(spec=spec):
-                mu = mu_of_units(spec.limit_units(self.dataset.schema))
+                mu = mu_of_ledger_units(spec.limit_units(self.dataset.schema))
                 return rehearse(self.dataset, self._private(spec), mu, settings)
             case UnprotectedNetwork(passes=passes):
                 return rehearse(self.dataset, self._unprotected(passes), None, settings)
@@ -90,7 +90,7 @@ class AuditRun:
         spec = TrainingSpec.model_validate(job.spec)
         model = self._load(job_id, job.result)
         # From the ledger, not from the plan: what the model was charged.
-        mu = mu_of_units(job.charged_units)
+        mu = mu_of_ledger_units(job.charged_units)
         return attack_released_model(model, self.dataset, self._private(spec), mu, settings)
 
     def _load(self, job_id: str, result: str | None) -> ReleasedModel:

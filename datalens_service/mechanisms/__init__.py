@@ -58,7 +58,7 @@ class PlannedRelease(BaseModel):
 
     def cost(self, relation: NeighboringRelation = NeighboringRelation.ZERO_OUT) -> int:
         """Return the ledger units of all of them; a block of sampled batches is charged as a whole."""
-        return self.mechanism.price(self.count, relation).units
+        return self.mechanism.price(self.count, relation).ledger_units
 
     @property
     def slack(self) -> int:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV, Charge, NeighboringRelation, cost_units
+from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV, Charge, NeighboringRelation, cost_ledger_units
 from datalens_service.privacy.partitioned_passes import Block
 from datalens_service.privacy.poisson_sampling import continuous_multiplier
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, Booleans, Integers, NoiseSource
@@ -32,8 +32,8 @@ class Account(Protocol):
     def replay(self, step: int) -> Integers | None:
         """Return the noisy sum that is already stored under `step`, or None."""
 
-    def charge(self, step: int, label: str, units: int, slack: int = 0) -> None:
-        """Book `units` and `slack` durably, before anything is drawn; a step's slack is booked once.
+    def charge(self, step: int, label: str, ledger_units: int, slack: int = 0) -> None:
+        """Book `ledger_units` and `slack` durably, before anything is drawn; a step's slack is booked once.
 
         Raises:
             BudgetExceeded: The reservation does not cover the charge; nothing was booked.
@@ -166,7 +166,7 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
     @final
     def cost(self, relation: NeighboringRelation = NeighboringRelation.ZERO_OUT) -> int:
         """Return the ledger units of one release under `relation`, or of the whole block where batches are sampled."""
-        return self.price(1, relation).units
+        return self.price(1, relation).ledger_units
 
     @final
     def price(self, count: int, relation: NeighboringRelation = NeighboringRelation.ZERO_OUT) -> Charge:
@@ -176,8 +176,8 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
             return block.charge(relation)
         queries = self.queries_per_unit(relation)
         # Rounded up per query before it is multiplied: a plan costs exactly what its single charges book.
-        units = count * cost_units(self.sensitivity_squared(relation), self.noise_stddev, queries)
-        return Charge(units, self.slack_beside())
+        ledger_units = count * cost_ledger_units(self.sensitivity_squared(relation), self.noise_stddev, queries)
+        return Charge(ledger_units, self.slack_beside())
 
     @final
     def noise_multiplier(self) -> float:

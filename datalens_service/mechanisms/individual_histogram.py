@@ -11,17 +11,15 @@ from fractions import Fraction
 from typing import ClassVar, Final, Literal, NamedTuple, Self, final
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from datalens_service.base.arrays import Floats
 from datalens_service.base.fields import Stated
 from datalens_service.mechanisms.base import Example, Mechanism
 from datalens_service.mechanisms.confined import refused
 from datalens_service.mechanisms.exact_sum import ExactSum
 from datalens_service.privacy.accounting import NeighboringRelation, round_up
 from datalens_service.privacy.randomness import Integers
-
-Floats = NDArray[np.float64]
 
 DEFAULT_NOISE_STDDEV: Final = 100
 """Enough for statistics within 1.5 % on 60,000 units, at 0.14 % of a budget of ε = 1 and δ = 1e-5."""

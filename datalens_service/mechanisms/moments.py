@@ -10,15 +10,13 @@ from fractions import Fraction
 from typing import Annotated, ClassVar, Literal, NamedTuple, final
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from datalens_service.base.arrays import Floats
 from datalens_service.mechanisms.base import Example, Mechanism
 from datalens_service.mechanisms.exact_sum import ExactSum, check_range
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.randomness import Integers
-
-Floats = NDArray[np.float64]
 
 # Squares of so long rows stay exact in float64 for 2^29 records.
 _LARGEST_RADIUS = 2**12

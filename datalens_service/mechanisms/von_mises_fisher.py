@@ -11,9 +11,9 @@ from fractions import Fraction
 from typing import ClassVar, Final, Literal, final
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from datalens_service.base.arrays import Floats
 from datalens_service.mechanisms.base import Example, Mechanism
 from datalens_service.mechanisms.confined import refused
 from datalens_service.mechanisms.exact_sum import ExactSum
@@ -28,8 +28,6 @@ GRID: Final = 2**16
 
 _COORDINATES_PER_BLOCK: Final = 2**21
 _ROUNDING: Final = 1e-12
-
-Floats = NDArray[np.float64]
 
 
 @final

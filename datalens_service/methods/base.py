@@ -122,11 +122,11 @@ class Method(Frozen, ABC):
         return self.facts.public_images == "material"
 
     @abstractmethod
-    def plan(self, schema: Schema, units: int) -> Plan:
-        """Plan the releases that fit into `units` of μ² (ledger units).
+    def plan(self, schema: Schema, ledger_units: int) -> Plan:
+        """Plan the releases that fit into `ledger_units`.
 
         Raises:
-            InfeasiblePlan: `units` does not pay for one step.
+            InfeasiblePlan: `ledger_units` does not pay for one step.
             InvalidSpec: The parameters do not fit the schema.
         """
 

@@ -10,7 +10,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.methods.base import Plan
 from datalens_service.methods.facts import LEAST_EVIDENCE, Levels
 from datalens_service.methods.registered import RegisteredMethod
-from datalens_service.privacy.accounting import mu_of_units
+from datalens_service.privacy.accounting import mu_of_ledger_units
 
 Looks = Literal["noise", "soft", "recognisable", "like photographs"]
 
@@ -45,33 +45,33 @@ def count_evidence(schema: Schema, mu: float) -> float:
     return mu * schema.num_units / schema.num_classes
 
 
-def judge_looks(method: RegisteredMethod, schema: Schema, units: int) -> Looks | None:
+def judge_looks(method: RegisteredMethod, schema: Schema, ledger_units: int) -> Looks | None:
     """Choose the word; None for a classifier, and for a method that states no levels."""
     if method.releases_public_images:
         return "like photographs"
     levels = method.evidence_levels()
     if levels is None:
         return None
-    if is_drowned(method, schema, units) or levels.textured:
+    if is_drowned(method, schema, ledger_units) or levels.textured:
         return "noise"
-    return _judge_shapes(levels, schema, units)
+    return _judge_shapes(levels, schema, ledger_units)
 
 
-def _judge_shapes(levels: Levels, schema: Schema, units: int) -> Looks:
+def _judge_shapes(levels: Levels, schema: Schema, ledger_units: int) -> Looks:
     drawn = schema.channels == 1 and schema.height * schema.width <= _LARGEST_OUTLINED
-    clear = count_evidence(schema, mu_of_units(units)) >= levels.recognisable
+    clear = count_evidence(schema, mu_of_ledger_units(ledger_units)) >= levels.recognisable
     return "recognisable" if drawn and clear else "soft"
 
 
-def is_drowned(method: RegisteredMethod, schema: Schema, units: int) -> bool:
+def is_drowned(method: RegisteredMethod, schema: Schema, ledger_units: int) -> bool:
     """Tell whether the noise of a budget hides what images of a class have in common, as far as the method is known."""
     levels = method.evidence_levels()
-    return levels is not None and count_evidence(schema, mu_of_units(units)) < levels.soft
+    return levels is not None and count_evidence(schema, mu_of_ledger_units(ledger_units)) < levels.soft
 
 
 def describe_images(method: RegisteredMethod, plan: Plan, schema: Schema, *, pool: bool) -> str:
     """Describe the images of a plan in a sentence or two; empty for a classifier and where nobody knows."""
-    spent, generator = plan.charge().units, method.public_inputs().generator
+    spent, generator = plan.charge().ledger_units, method.public_inputs().generator
     many = max(1, schema.num_units // schema.num_classes)
     units = f"{schema.privacy_unit.write_count(many)} a class on average"
     if generator is not None:
@@ -87,10 +87,10 @@ def describe_images(method: RegisteredMethod, plan: Plan, schema: Schema, *, poo
     return text.replace(_BLURRED, _FINISHED) if _BLURRED in text else f"{text} {_FINISHED}."
 
 
-def _choose_sentence(method: RegisteredMethod, schema: Schema, units: int, looks: Looks) -> str:
+def _choose_sentence(method: RegisteredMethod, schema: Schema, ledger_units: int, looks: Looks) -> str:
     levels = method.evidence_levels()
-    if levels is None or is_drowned(method, schema, units):
+    if levels is None or is_drowned(method, schema, ledger_units):
         return _SENTENCES[looks]
-    shapes = _judge_shapes(levels, schema, units)
-    scarce = shapes == "soft" and count_evidence(schema, mu_of_units(units)) < FAIR_EVIDENCE
+    shapes = _judge_shapes(levels, schema, ledger_units)
+    scarce = shapes == "soft" and count_evidence(schema, mu_of_ledger_units(ledger_units)) < FAIR_EVIDENCE
     return _SCARCE if scarce else _SENTENCES[shapes]

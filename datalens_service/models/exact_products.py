@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from datalens_service.base.arrays import Floats
 
 _ROW_STEPS, _COLUMN_STEPS = 2.0**24, 2.0**28
 """Steps per unit length: partial sums of rows of up to 2^18 numbers are at most 2^52·(1 + 2^-15) (Cauchy, Schwarz)."""

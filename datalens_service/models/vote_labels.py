@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-Floats = NDArray[np.float64]
+from datalens_service.base.arrays import Floats
+
 Features = NDArray[np.float32]
 
 # On training images of CIFAR-10 that were set aside.

@@ -25,15 +25,16 @@ CLASSIFIER: Final = "classifier"
 _OF_CHOICES: Final = {LOOK: DEFAULT_PRESET, TEACH: TEACH, CLASSIFIER: CLASSIFIER}
 _PLACEHOLDER: Final = "public"
 """The name of public images that are not named yet."""
-_NINE_OF_TEN: Final = "nine of ten sets lay in such a range when it was made without them."
+_NINE_OF_TEN: Final = "nine of ten sets lay in such a range, made without them."
 _MEASURED: Final = "Measured on sets with as many classes, pixels and colours at such an ε, as {names}: " + _NINE_OF_TEN
-_LIKE: Final = "A guess. The nearest sets that were measured are {names}, and others: " + _NINE_OF_TEN
+_LIKE: Final = "This accuracy is a guess. The measured sets most like yours are {names}, and others: " + _NINE_OF_TEN
 _UNLIKE: Final = (
-    "A guess, and wide: no set was measured that is like this one in evidence, number of classes, size and colours."
+    "This accuracy is a guess, and its range is wide: no measured set has about as many images, classes, pixels and "
+    "colours at such an ε."
 )
 _OTHER: Final = (
-    "A guess, and wide: this method was not measured with such settings on sets of many kinds. It rests on the methods "
-    "of auto."
+    "This accuracy is a guess, and its range is wide: it rests on other methods, because this one was not measured "
+    "with such settings on sets of many kinds."
 )
 _POOL: Final = (
     "From guessing to what a private classifier reaches: it depends on how alike the public images are to the private "

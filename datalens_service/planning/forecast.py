@@ -11,13 +11,11 @@ import math
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from datalens_service.base.arrays import Floats
 from datalens_service.methods.facts import LEAST_EVIDENCE
 from datalens_service.planning.measured import Measured, read_rows
 from datalens_service.privacy.accounting import mu_for_epsilon
-
-Floats = NDArray[np.float64]
 
 REAL: Final = "real"
 _STANDS_FOR: Final = {"teach": "look"}

@@ -7,7 +7,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.mechanisms import TopAggParameters
 from datalens_service.methods import DataLens
 from datalens_service.methods.voting.teachers import ConvTeacher
-from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV, cost_units, default_delta, limit_units
+from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV, cost_ledger_units, default_delta, limit_units
 
 
 class Published(NamedTuple):
@@ -75,9 +75,9 @@ def build_published(name: str, schema: Schema, epsilon: float) -> DataLens:
     )
 
 
-def _choose_noise(published: Published, num_teachers: int, top_k: int, units: int) -> dict[str, int]:
+def _choose_noise(published: Published, num_teachers: int, top_k: int, ledger_units: int) -> dict[str, int]:
     """Choose the authors' noise for each teacher, or the least for one step if theirs is too expensive."""
     stddev = round(published.noise_stddev * num_teachers / published.num_teachers)
-    if stddev >= MINIMUM_NOISE_STDDEV and published.batch * cost_units(4 * top_k, stddev) <= units:
+    if stddev >= MINIMUM_NOISE_STDDEV and published.batch * cost_ledger_units(4 * top_k, stddev) <= ledger_units:
         return {"noise_stddev": stddev}
     return {"steps": 1}

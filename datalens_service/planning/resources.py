@@ -78,9 +78,9 @@ def expect_disk(method: Method, schema: Schema) -> int:
     return method.disk_bytes(schema) if isinstance(method, TeacherSettings) else 0
 
 
-def _expect_conv_seconds(method: TeacherSettings, schema: Schema, units: int) -> float:
+def _expect_conv_seconds(method: TeacherSettings, schema: Schema, ledger_units: int) -> float:
     """Estimate training before each vote, and votes."""
-    votes = method.plan(schema, units).steps
+    votes = method.plan(schema, ledger_units).steps
     teacher = method.teacher
     lessons = teacher.steps_before_vote(first=True) + (votes - 1) * teacher.steps_before_vote(first=False)
     images = lessons * (teacher.batch + method.images_per_step) + votes * method.images_per_step

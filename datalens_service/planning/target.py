@@ -21,7 +21,7 @@ from datalens_service.planning.forecast import ForecastFacts
 from datalens_service.planning.presets import preset
 from datalens_service.planning.reached import Comparison, Expectation, tell_range
 from datalens_service.privacy.accounting import Charge, limit_units, mu_for_epsilon
-from datalens_service.privacy.risk import tell_risk
+from datalens_service.privacy.guarantee import tell_risk
 from datalens_service.spec import PlanSummary, TrainingSpec
 
 MOST_EPSILON: Final = 10.0
@@ -87,8 +87,8 @@ def find_target(spec: TrainingSpec, schema: Schema, accuracy: float, shares: Sha
     if step is None:
         most = expect_range(spec, schema, at_epsilon(round(MOST_EPSILON * _STEPS))).middle
         raise UnreachableAccuracy(
-            f"{accuracy:g} % is out of reach: with {schema.privacy_unit.write_count(schema.num_units)} no ε up to "
-            f"{MOST_EPSILON:g} is expected to give more than about {math.floor(most)} %.{enough}"
+            f"{accuracy:g} % is out of reach: with {schema.privacy_unit.write_count(schema.num_units)}, even ε = "
+            f"{MOST_EPSILON:g} is expected to give about {math.floor(most)} % only.{enough}"
             f"{_tell_classifier(spec, schema, accuracy, shares)}"
         )
     reached = expect_range(spec, schema, at_epsilon(step))
@@ -118,7 +118,7 @@ def _tell_classifier(spec: TrainingSpec, schema: Schema, accuracy: float, shares
         return ""
     return (
         f" If labels are all you need, a private classifier is expected to reach it at ε = {decimal_text(epsilon)}: "
-        f"⟦spec.preset⟧ {CLASSIFIER}."
+        f"choose {CLASSIFIER} for ⟦spec.preset⟧."
     )
 
 

@@ -25,7 +25,7 @@ from scipy.special import log_ndtr
 from datalens_service.base.errors import BudgetExceeded, InfeasiblePlan, InvalidDelta, InvalidSpec
 from datalens_service.base.parsing import PrivacyParameter
 
-UNITS_PER_MU_SQUARED = 10**15
+LEDGER_UNITS_PER_MU_SQUARED = 10**15
 SLACK_UNITS_PER_DELTA = 10**18
 SMOOTHING_VARIANCE = 9
 MINIMUM_NOISE_STDDEV = 100
@@ -112,7 +112,7 @@ def mu_for_epsilon(epsilon: float, delta: float) -> float:
     return low
 
 
-def cost_units(sensitivity_squared: int | Fraction, noise_stddev: int, queries: int = 1) -> int:
+def cost_ledger_units(sensitivity_squared: int | Fraction, noise_stddev: int, queries: int = 1) -> int:
     """Return the ledger units of `queries` discrete Gaussian releases, rounded up per query.
 
     Args:
@@ -127,23 +127,27 @@ def cost_units(sensitivity_squared: int | Fraction, noise_stddev: int, queries: 
         raise InvalidSpec(f"The noise must have an integer σ of at least {MINIMUM_NOISE_STDDEV}.")
     # Discrete noise is a post-processing of continuous noise of this smaller variance, which is what costs.
     mu_squared = Fraction(sensitivity_squared) / (noise_stddev**2 - SMOOTHING_VARIANCE)
-    return queries * math.ceil(mu_squared * UNITS_PER_MU_SQUARED)
+    return queries * math.ceil(mu_squared * LEDGER_UNITS_PER_MU_SQUARED)
 
 
 def limit_units(epsilon: float, delta: float) -> int:
     """Return the ledger units that the budget (ε, δ) holds, rounded down."""
     # In fractions, since the square of a float may round up across a unit.
-    return math.floor(Fraction(mu_for_epsilon(epsilon, delta)) ** 2 * UNITS_PER_MU_SQUARED)
+    return math.floor(Fraction(mu_for_epsilon(epsilon, delta)) ** 2 * LEDGER_UNITS_PER_MU_SQUARED)
 
 
-def mu_of_units(units: int) -> float:
+def mu_of_ledger_units(ledger_units: int) -> float:
     """Convert ledger units to μ, rounded up."""
-    return math.nextafter(math.sqrt(Fraction(units, UNITS_PER_MU_SQUARED)), math.inf) if units else 0.0
+    return (
+        math.nextafter(math.sqrt(Fraction(ledger_units, LEDGER_UNITS_PER_MU_SQUARED)), math.inf)
+        if ledger_units
+        else 0.0
+    )
 
 
-def epsilon_of_units(units: int, delta: float) -> float:
+def epsilon_of_ledger_units(ledger_units: int, delta: float) -> float:
     """Convert ledger units to ε at δ, rounded up."""
-    return epsilon_for_mu(mu_of_units(units), delta)
+    return epsilon_for_mu(mu_of_ledger_units(ledger_units), delta)
 
 
 def round_up(value: float, digits: int = EPSILON_DIGITS) -> PrivacyParameter:
@@ -191,23 +195,23 @@ def check_delta(delta: float, num_units: int) -> None:
         )
 
 
-def smallest_noise_stddev(sensitivity_squared: int | Fraction, queries: int, units: int) -> int:
-    """Return the smallest integer σ ≥ 100 with which `queries` releases fit into `units`.
+def smallest_noise_stddev(sensitivity_squared: int | Fraction, queries: int, ledger_units: int) -> int:
+    """Return the smallest integer σ ≥ 100 with which `queries` releases fit into `ledger_units`.
 
     Args:
         sensitivity_squared: Squared L2 sensitivity of one query.
         queries: Number of queries that one privacy unit influences.
-        units: Ledger units to spend.
+        ledger_units: Ledger units to spend.
 
     Raises:
         InfeasiblePlan: There is less than one unit per query.
     """
-    each = units // queries
+    each = ledger_units // queries
     if each < 1:
         raise InfeasiblePlan(
             "The budget is too small for so many releases: raise ⟦spec.epsilon⟧ or lower ⟦method.steps⟧."
         )
-    variance = math.ceil(Fraction(sensitivity_squared) * UNITS_PER_MU_SQUARED / each) + SMOOTHING_VARIANCE
+    variance = math.ceil(Fraction(sensitivity_squared) * LEDGER_UNITS_PER_MU_SQUARED / each) + SMOOTHING_VARIANCE
     root = math.isqrt(variance)
     return max(MINIMUM_NOISE_STDDEV, root if root * root == variance else root + 1)
 
@@ -216,12 +220,12 @@ class Charge(NamedTuple):
     """The charge for a release, or for a block of them.
 
     Attributes:
-        units: In 1e-15 of μ².
+        ledger_units: In 1e-15 of μ².
         slack: In 1e-18 of δ, beside what the units stand for (docs/mechanisms/poisson_sampling.md); 0 for Gaussian
             releases.
     """
 
-    units: int
+    ledger_units: int
     slack: int = 0
 
 
@@ -243,7 +247,7 @@ def delta_beside(slack: int, delta: float) -> float:
 def epsilon_of_charge(charge: Charge, delta: float) -> float:
     """Convert a charge to ε at δ, slack included, rounded up; infinite where the slack leaves no δ."""
     beside = delta_beside(charge.slack, delta)
-    return epsilon_of_units(charge.units, beside) if beside > 0 else math.inf
+    return epsilon_of_ledger_units(charge.ledger_units, beside) if beside > 0 else math.inf
 
 
 @lru_cache(maxsize=2**14)
@@ -256,24 +260,24 @@ def stated_epsilon(charge: Charge, delta: float) -> PrivacyParameter:
     stated = round_up(epsilon_of_charge(charge, delta))
     below = _from_steps(round(stated * 10**EPSILON_DIGITS) - 1, EPSILON_DIGITS) if math.isfinite(stated) else stated
     # A charge that fills a budget to its last unit can come out a little above it, by the rounding of floats.
-    fits = 0 < below < stated and limit_units(below, delta_beside(charge.slack, delta)) >= charge.units
+    fits = 0 < below < stated and limit_units(below, delta_beside(charge.slack, delta)) >= charge.ledger_units
     return below if fits else stated
 
 
-def remaining_epsilon(units: int, delta: float) -> PrivacyParameter:
+def remaining_epsilon(ledger_units: int, delta: float) -> PrivacyParameter:
     """Return the largest ε of four digits whose budget at δ fits into the units that remain; 0 if none does."""
-    if units <= 0:
+    if ledger_units <= 0:
         return PrivacyParameter(0.0)
     # An estimate and one step more, then down to the first ε that the integers of the ledger confirm.
-    steps = math.floor(_written(epsilon_of_units(units, delta)) * 10**EPSILON_DIGITS) + 1
-    while steps > 0 and limit_units(_from_steps(steps, EPSILON_DIGITS), delta) > units:
+    steps = math.floor(_written(epsilon_of_ledger_units(ledger_units, delta)) * 10**EPSILON_DIGITS) + 1
+    while steps > 0 and limit_units(_from_steps(steps, EPSILON_DIGITS), delta) > ledger_units:
         steps -= 1
     return _from_steps(steps, EPSILON_DIGITS)
 
 
-def stated_mu(units: int) -> PrivacyParameter:
-    """Return the least μ of six digits whose square is at least `units`."""
-    steps_squared = Fraction(units * 10 ** (2 * _MU_DIGITS), UNITS_PER_MU_SQUARED)
+def stated_mu(ledger_units: int) -> PrivacyParameter:
+    """Return the least μ of six digits whose square is at least `ledger_units`."""
+    steps_squared = Fraction(ledger_units * 10 ** (2 * _MU_DIGITS), LEDGER_UNITS_PER_MU_SQUARED)
     # ⌈√x⌉ in whole numbers is ⌊√(x − 1)⌋ + 1, without a float.
     whole = math.ceil(steps_squared)
     return _from_steps(math.isqrt(whole - 1) + 1 if whole else 0, _MU_DIGITS)
@@ -284,7 +288,7 @@ def compute_slack(delta: float, share: float) -> int:
     return math.floor(Fraction(delta) * Fraction(share) * SLACK_UNITS_PER_DELTA)
 
 
-def units_held_for_slack(slack: int, epsilon: float, delta: float) -> int:
+def ledger_units_held_for_slack(slack: int, epsilon: float, delta: float) -> int:
     """Return the ledger units by which a slack lowers what the budget (ε, δ) holds, rounded up.
 
     Raises:

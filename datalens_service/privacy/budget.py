@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datalens_service.base.errors import BudgetExceeded, StateConflict
-from datalens_service.privacy.accounting import units_held_for_slack
+from datalens_service.privacy.accounting import ledger_units_held_for_slack
 from datalens_service.privacy.partitioned_passes import Block
 
 
@@ -35,15 +35,15 @@ class MemoryAccount:
 
     @property
     def charged_units(self) -> int:
-        return sum(units for _, _, units in self.charges)
+        return sum(ledger_units for _, _, ledger_units in self.charges)
 
     def replay(self, step: int) -> NDArray[np.int64] | None:
         return self._stored.get(step)
 
-    def charge(self, step: int, label: str, units: int, slack: int = 0) -> None:
-        self._check(units, self.slack + slack)
+    def charge(self, step: int, label: str, ledger_units: int, slack: int = 0) -> None:
+        self._check(ledger_units, self.slack + slack)
         self.slack += slack
-        self.charges.append((step, label, units))
+        self.charges.append((step, label, ledger_units))
 
     def charge_draw(self, step: int, label: str, block: Block) -> int:
         """Book a draw of a block, and return the number of draws booked before.
@@ -57,19 +57,21 @@ class MemoryAccount:
             raise StateConflict("Another block of sampled releases was charged to this run.")
         if drawn >= block.draws:
             raise BudgetExceeded("All sampled draws that were paid for are made.")
-        units = 0 if drawn else block.charge().units
+        ledger_units = 0 if drawn else block.charge().ledger_units
         slack = self.slack if drawn else self.slack + block.slack
-        self._check(units, slack)
+        self._check(ledger_units, slack)
         self._blocks[label], self.slack = block, slack
-        self.charges.append((step, label, units))
+        self.charges.append((step, label, ledger_units))
         return drawn
 
-    def _check(self, units: int, slack: int) -> None:
+    def _check(self, ledger_units: int, slack: int) -> None:
         # Without ε and δ the cost of a slack to other releases is unknown, so a block must be the only charge:
         # none may precede its first draw, and none but its own may follow.
-        alone = self._budget is not None or not slack or len({label for _, label, _ in self.charges}) <= (units == 0)
-        held = units_held_for_slack(slack, *self._budget) if self._budget is not None else 0
-        if not alone or self.charged_units + units > self.limit_units - held:
+        alone = (
+            self._budget is not None or not slack or len({label for _, label, _ in self.charges}) <= (ledger_units == 0)
+        )
+        held = ledger_units_held_for_slack(slack, *self._budget) if self._budget is not None else 0
+        if not alone or self.charged_units + ledger_units > self.limit_units - held:
             raise BudgetExceeded("The next release would exceed the budget of this run.")
 
     def store(self, step: int, noisy: NDArray[np.int64]) -> None:
@@ -113,7 +115,7 @@ class UnchargedAccount:
     def replay(self, step: int) -> None:
         return
 
-    def charge(self, step: int, label: str, units: int, slack: int = 0) -> None: ...
+    def charge(self, step: int, label: str, ledger_units: int, slack: int = 0) -> None: ...
 
     def charge_draw(self, step: int, label: str, block: Block) -> int:
         """Book nothing; a run that ends with its process draws each step once."""

@@ -12,14 +12,12 @@ from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
+from datalens_service.base.arrays import Floats
 from datalens_service.base.errors import InfeasiblePlan, InvalidSpec, WorkerUnavailable
-from datalens_service.privacy.accounting import UNITS_PER_MU_SQUARED, NeighboringRelation
+from datalens_service.privacy.accounting import LEDGER_UNITS_PER_MU_SQUARED, NeighboringRelation
 from datalens_service.privacy.sampled import LOSS_INTERVAL, poisson_sampled_losses
-
-Floats = NDArray[np.float64]
 
 # Convolutions by Fourier transform and sums of 10^5 masses are wrong by less than this.
 _NUMERICAL_ERROR: Final = 1e-11
@@ -105,7 +103,7 @@ def poisson_gaussian_curve(
     return PrivacyCurve(knots, deltas_at_multiples(losses, LOSS_INTERVAL, len(knots)))
 
 
-def dominating_units(curve: PrivacyCurve, slack: Fraction) -> int:
+def dominating_ledger_units(curve: PrivacyCurve, slack: Fraction) -> int:
     """Return the ledger units (1e-15 of μ²) of a Gaussian that dominates `curve` up to `slack`, rounded up.
 
     Guarantee: for μ² of that many units, H(e^x) ≤ δ_μ(x) + slack for all real x.
@@ -125,7 +123,7 @@ def dominating_units(curve: PrivacyCurve, slack: Fraction) -> int:
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         low, high = (low, middle) if dominates(middle, curve, slack) else (middle, high)
-    return math.ceil(Fraction(high) ** 2 * UNITS_PER_MU_SQUARED)
+    return math.ceil(Fraction(high) ** 2 * LEDGER_UNITS_PER_MU_SQUARED)
 
 
 def dominates(mu: float, curve: PrivacyCurve, slack: Fraction) -> bool:

@@ -10,11 +10,9 @@ from typing import Any, Final
 import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as distributions
 from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
-from numpy.typing import NDArray
 
+from datalens_service.base.arrays import Floats
 from datalens_service.base.errors import WorkerUnavailable
-
-Floats = NDArray[np.float64]
 
 _COMPARED: Final = 9
 _TOLERANCE: Final = 1e-7

@@ -4,11 +4,41 @@ Pages, reports, what lies beside a release, the command line and clients state t
 that none of them can promise more than another: ε is about one privacy unit, and not about a person who has several.
 """
 
+import math
 from collections.abc import Mapping
+from decimal import ROUND_CEILING, Decimal
 from typing import Any, Final, NamedTuple
 
+from scipy.special import ndtr
+
 from datalens_service.base.parsing import decimal_text
-from datalens_service.privacy.accounting import Charge, stated_epsilon
+from datalens_service.privacy.accounting import SLACK_UNITS_PER_DELTA, Charge, round_up, stated_epsilon, stated_mu
+
+
+def membership_advantage(mu: float, slack: float = 0.0) -> float:
+    """Return the largest difference of true and false positive rate, 2Φ(μ/2) − 1 + slack, rounded up to four digits.
+
+    Dong, Roth & Su 2022, Section 2; a slack of δ adds to it.
+    """
+    return min(1.0, round_up(2 * float(ndtr(mu / 2)) - 1 + slack, 4))
+
+
+def right_guesses(advantage: float) -> str:
+    """Return right guesses out of 100 at a membership advantage, prior one half, rounded up to two digits."""
+    return f"{(50 + 50 * Decimal(repr(advantage))).quantize(Decimal('0.01'), ROUND_CEILING).normalize():f}"
+
+
+def tell_risk(word: str, charge: Charge) -> str:
+    """Return the largest success of guesses as a sentence.
+
+    Args:
+        word: The readers' word for one unit.
+        charge: The charge of a job, or of all jobs.
+    """
+    advantage = membership_advantage(stated_mu(charge.ledger_units), charge.slack / SLACK_UNITS_PER_DELTA)
+    most = math.ceil(Decimal(right_guesses(advantage)))
+    return f"Of 100 guesses whether one {word} was used, at most {most} are right; a coin gets 50."
+
 
 RECORD: Final = "record"
 """The name of a unit that its owner did not name."""
@@ -105,7 +135,22 @@ def _several(unit: PrivacyUnit, charge: Charge, delta: float) -> str:
         return f"Whoever counts as more than one {unit.word} is protected less."
     if charge.slack:
         return "Whoever has more than one image among them is protected less."
-    several = stated_epsilon(Charge(_SEVERAL**2 * charge.units), delta)
+    several = stated_epsilon(Charge(_SEVERAL**2 * charge.ledger_units), delta)
     return (
         f"Whoever has more than one image among them is protected less: with five images, ε = {several} at the same δ."
     )
+
+
+def advise(remaining: float, reserved: float) -> str:
+    """Return what helps, as the end of a sentence.
+
+    Args:
+        remaining: ε that a new job may ask for.
+        reserved: ε that is set aside for jobs that have not ended.
+    """
+    ways = []
+    if remaining > 0:
+        ways.append("ask for less")
+    if reserved > 0:
+        ways.append("wait for running jobs to return what they do not spend")
+    return ", or ".join(ways) or "nothing of it is left for another job"

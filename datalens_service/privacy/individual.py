@@ -14,13 +14,11 @@ from fractions import Fraction
 from typing import Final, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from datalens_service.base.arrays import Floats
 from datalens_service.base.errors import InvalidSpec
-from datalens_service.privacy.accounting import UNITS_PER_MU_SQUARED, cost_units, epsilon_of_units
+from datalens_service.privacy.accounting import LEDGER_UNITS_PER_MU_SQUARED, cost_ledger_units, epsilon_of_ledger_units
 from datalens_service.privacy.randomness import Integers
-
-Floats = NDArray[np.float64]
 
 DEFAULT_LEVELS: Final = 100
 
@@ -58,28 +56,30 @@ class FullBatchAccountant:
         radius: Integer bound of a contribution's norm, public.
         noise_stddev: σ of the discrete Gaussian.
         levels: Norms are rounded up to multiples of radius / levels.
-        other_units: Ledger units of releases of the job that cost every unit the same.
+        other_ledger_units: Ledger units of releases of the job that cost every unit the same.
     """
 
-    def __init__(self, radius: int, noise_stddev: int, levels: int = DEFAULT_LEVELS, other_units: int = 0) -> None:
+    def __init__(
+        self, radius: int, noise_stddev: int, levels: int = DEFAULT_LEVELS, other_ledger_units: int = 0
+    ) -> None:
         squares = (Fraction(level * radius, levels) ** 2 for level in range(levels + 1))
-        self._units = [cost_units(square, noise_stddev) for square in squares]
-        self._other_units = other_units
+        self._units = [cost_ledger_units(square, noise_stddev) for square in squares]
+        self._other_ledger_units = other_ledger_units
 
-    def units(self, counts: Mapping[int, int]) -> int:
+    def ledger_units(self, counts: Mapping[int, int]) -> int:
         """Return the realised μ² in 1e-15, rounded up at every step."""
-        return self._other_units + sum(count * self._units[level] for level, count in counts.items())
+        return self._other_ledger_units + sum(count * self._units[level] for level, count in counts.items())
 
     def epsilon(self, counts: Mapping[int, int], delta: float) -> float:
-        return epsilon_of_units(self.units(counts), delta)
+        return epsilon_of_ledger_units(self.ledger_units(counts), delta)
 
     def epsilons(self, counts: Integers, delta: float) -> Floats:
         """Return realised ε, rounded up to the next of a thousand values evenly spaced in μ²."""
-        units = self._other_units + counts @ np.array(self._units, dtype=np.int64)
-        largest = self.units({len(self._units) - 1: int(counts.sum(axis=1).max(initial=0))})
+        ledger_units = self._other_ledger_units + counts @ np.array(self._units, dtype=np.int64)
+        largest = self.ledger_units({len(self._units) - 1: int(counts.sum(axis=1).max(initial=0))})
         values = [-(-largest * part // _PARTS) for part in range(_PARTS + 1)]
-        epsilons = np.array([epsilon_of_units(value, delta) for value in values])
-        return epsilons[np.searchsorted(np.array(values, dtype=np.int64), units)]
+        epsilons = np.array([epsilon_of_ledger_units(value, delta) for value in values])
+        return epsilons[np.searchsorted(np.array(values, dtype=np.int64), ledger_units)]
 
 
 class SampledAccountant:
@@ -89,7 +89,7 @@ class SampledAccountant:
         probability: q, public.
         noise_multiplier: σ / radius of the continuous noise, rounded down.
         worst_epsilon: ε of the job; no unit is shown more.
-        other_units: Ledger units of Gaussian releases of the job that cost every unit the same.
+        other_ledger_units: Ledger units of Gaussian releases of the job that cost every unit the same.
     """
 
     def __init__(
@@ -98,11 +98,11 @@ class SampledAccountant:
         noise_multiplier: float,
         worst_epsilon: float,
         levels: int = DEFAULT_LEVELS,
-        other_units: int = 0,
+        other_ledger_units: int = 0,
     ) -> None:
         self._probability, self._noise_multiplier = probability, noise_multiplier
         self._worst_epsilon, self._levels = worst_epsilon, levels
-        self._other_units = other_units
+        self._other_ledger_units = other_ledger_units
 
     def epsilon(self, counts: Mapping[int, int], delta: float) -> float:
         """Return realised ε, rounded as dp_accounting does, and at most the ε of the job."""
@@ -127,7 +127,7 @@ class SampledAccountant:
 
     def _other_divergences(self) -> Floats:
         """Return the Rényi divergences (orders,) of a Gaussian with this μ²: α·μ²/2."""
-        return np.array(_ORDERS) * (self._other_units / UNITS_PER_MU_SQUARED / 2)
+        return np.array(_ORDERS) * (self._other_ledger_units / LEDGER_UNITS_PER_MU_SQUARED / 2)
 
     def _converted(self, divergences: Floats, delta: float) -> float:
         from dp_accounting.rdp import compute_epsilon

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from datalens_service.base.errors import InvalidSpec
-from datalens_service.privacy.accounting import UNITS_PER_MU_SQUARED, Charge, NeighboringRelation
+from datalens_service.privacy.accounting import LEDGER_UNITS_PER_MU_SQUARED, Charge, NeighboringRelation
 from datalens_service.privacy.poisson_sampling import LARGEST_UNITS, PoissonSampling
 from datalens_service.privacy.randomness import Booleans, NoiseSource
 
@@ -32,17 +32,21 @@ class PartitionedPasses(BaseModel):
         num_units: Privacy units, public; their identities are 0 to num_units − 1, unless there is one batch.
         batches: Batches of one pass; their sizes differ by one at most.
         passes: Largest number of draws in which a unit takes part.
-        units_zero_out: Ledger units of all draws when a unit is emptied.
-        units_replace_one: The same when a unit is replaced by another.
+        ledger_units_zero_out: Ledger units of all draws when a unit is emptied.
+        ledger_units_replace_one: The same when a unit is replaced by another.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", serialize_by_alias=True, validate_by_name=True)
 
     num_units: int = Field(ge=1, description="Privacy units.")
     batches: int = Field(ge=1, le=_MOST_BATCHES, description="Batches of one pass; a unit is in one of them.")
     passes: int = Field(ge=1, le=_MOST_PASSES, description="Draws in which a unit takes part, at most.")
-    units_zero_out: int = Field(ge=1, le=LARGEST_UNITS, description="Cost of all draws, in 1e-15 of μ².")
-    units_replace_one: int = Field(ge=1, le=LARGEST_UNITS, description="The same when a unit is replaced.")
+    ledger_units_zero_out: int = Field(
+        alias="units_zero_out", ge=1, le=LARGEST_UNITS, description="Cost of all draws, in 1e-15 of μ²."
+    )
+    ledger_units_replace_one: int = Field(
+        alias="units_replace_one", ge=1, le=LARGEST_UNITS, description="The same when a unit is replaced."
+    )
 
     @model_validator(mode="after")
     def _batches_have_units(self) -> Self:
@@ -53,9 +57,13 @@ class PartitionedPasses(BaseModel):
     @classmethod
     def priced(cls, noise_multiplier: float, *, num_units: int, batches: int, passes: int) -> Self:
         """Return the block with its price; `noise_multiplier` is 1/μ of one release, rounded down."""
-        prices = [partition_units(noise_multiplier, passes, relation) for relation in NeighboringRelation]
+        prices = [partition_ledger_units(noise_multiplier, passes, relation) for relation in NeighboringRelation]
         return cls(
-            num_units=num_units, batches=batches, passes=passes, units_zero_out=prices[0], units_replace_one=prices[1]
+            num_units=num_units,
+            batches=batches,
+            passes=passes,
+            ledger_units_zero_out=prices[0],
+            ledger_units_replace_one=prices[1],
         )
 
     @property
@@ -76,7 +84,7 @@ class PartitionedPasses(BaseModel):
     def charge(self, relation: NeighboringRelation = NeighboringRelation.ZERO_OUT) -> Charge:
         """Return the charge for all draws together."""
         zero_out = relation == NeighboringRelation.ZERO_OUT
-        return Charge(self.units_zero_out if zero_out else self.units_replace_one)
+        return Charge(self.ledger_units_zero_out if zero_out else self.ledger_units_replace_one)
 
     def draw_batch(self, draw: int, _noise: NoiseSource) -> Booleans:
         """Return the units that take part in a draw, bool (num_units,).
@@ -102,10 +110,11 @@ class PartitionedPasses(BaseModel):
             InvalidSpec: The stated price is less than the passes cost.
         """
         for relation in NeighboringRelation:
-            units = partition_units(noise_multiplier, self.passes, relation)
-            if self.charge(relation).units < units:
+            ledger_units = partition_ledger_units(noise_multiplier, self.passes, relation)
+            if self.charge(relation).ledger_units < ledger_units:
                 raise InvalidSpec(
-                    f"{self.passes:,} passes cost {units:,} units; {self.charge(relation).units:,} are stated."
+                    f"{self.passes:,} passes cost {ledger_units:,} ledger units; "
+                    f"{self.charge(relation).ledger_units:,} are stated."
                 )
 
     def recompute_price(self, noise_multiplier: float) -> None:
@@ -114,15 +123,17 @@ class PartitionedPasses(BaseModel):
         Raises:
             InvalidSpec: The stated price is another one.
         """
-        priced = [partition_units(noise_multiplier, self.passes, relation) for relation in NeighboringRelation]
-        if [self.units_zero_out, self.units_replace_one] != priced:
-            raise InvalidSpec(f"{self.passes:,} passes cost {priced[0]:,} units; {self.units_zero_out:,} are stated.")
+        priced = [partition_ledger_units(noise_multiplier, self.passes, relation) for relation in NeighboringRelation]
+        if [self.ledger_units_zero_out, self.ledger_units_replace_one] != priced:
+            raise InvalidSpec(
+                f"{self.passes:,} passes cost {priced[0]:,} units; {self.ledger_units_zero_out:,} are stated."
+            )
 
 
-def partition_units(noise_multiplier: float, passes: int, relation: NeighboringRelation) -> int:
+def partition_ledger_units(noise_multiplier: float, passes: int, relation: NeighboringRelation) -> int:
     """Return the ledger units of `passes` releases of one unit, rounded up; a replacement moves it twice as far."""
     factor = 4 if relation == NeighboringRelation.REPLACE_ONE else 1
-    return math.ceil(factor * passes * UNITS_PER_MU_SQUARED / Fraction(noise_multiplier) ** 2)
+    return math.ceil(factor * passes * LEDGER_UNITS_PER_MU_SQUARED / Fraction(noise_multiplier) ** 2)
 
 
 Block = PoissonSampling | PartitionedPasses

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.base.errors import InvalidSpec
 from datalens_service.privacy.accounting import SLACK_UNITS_PER_DELTA, SMOOTHING_VARIANCE, Charge, NeighboringRelation
-from datalens_service.privacy.dominance import dominating_units, poisson_gaussian_curve
+from datalens_service.privacy.dominance import dominating_ledger_units, poisson_gaussian_curve
 from datalens_service.privacy.randomness import COIN_BITS, Booleans, NoiseSource
 from datalens_service.privacy.sampled import poisson_sampled_epsilon
 
@@ -29,26 +29,30 @@ class PoissonSampling(BaseModel):
     """The way the batches of a block are drawn, and the cost of all of them together.
 
     Formal guarantee: at most `draws` sums, each over a batch that every unit enters by its own coin, with noise whose
-    multiplier the price was computed for, are a post-processing of a Gaussian release of `units` up to `slack` in
-    total variation.
+    multiplier the price was computed for, are a post-processing of a Gaussian release of `ledger_units` up to `slack`
+    in total variation.
 
     Attributes:
         num_units: Coins of a draw: one for each privacy unit, public.
         numerator: Probability of a coin in 2^-53.
         draws: Releases that are paid for, spare ones included; no more are made.
         slack: In 1e-18 of δ.
-        units_zero_out: Ledger units of all draws when a unit is emptied.
-        units_replace_one: The same when a unit is replaced by another.
+        ledger_units_zero_out: Ledger units of all draws when a unit is emptied.
+        ledger_units_replace_one: The same when a unit is replaced by another.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", serialize_by_alias=True, validate_by_name=True)
 
     num_units: int = Field(ge=1, description="Coins of a draw, one for each privacy unit.")
     numerator: int = Field(ge=1, le=2**COIN_BITS, description="Each is true with this probability, in 2^-53.")
     draws: int = Field(ge=1, le=_MOST_DRAWS, description="Releases that are paid for, spare ones included.")
     slack: int = Field(ge=1, lt=SLACK_UNITS_PER_DELTA, description="Charged beside the units, in 1e-18 of δ.")
-    units_zero_out: int = Field(ge=1, le=LARGEST_UNITS, description="Cost of all draws, in 1e-15 of μ².")
-    units_replace_one: int = Field(ge=1, le=LARGEST_UNITS, description="The same when a unit is replaced.")
+    ledger_units_zero_out: int = Field(
+        alias="units_zero_out", ge=1, le=LARGEST_UNITS, description="Cost of all draws, in 1e-15 of μ²."
+    )
+    ledger_units_replace_one: int = Field(
+        alias="units_replace_one", ge=1, le=LARGEST_UNITS, description="The same when a unit is replaced."
+    )
 
     @classmethod
     def priced(cls, noise_multiplier: float, *, num_units: int, numerator: int, draws: int, slack: int) -> Self:
@@ -58,14 +62,16 @@ class PoissonSampling(BaseModel):
             InfeasiblePlan: No Gaussian covers the run up to so small a slack.
             InvalidSpec: An argument is out of its range.
         """
-        prices = [block_units(noise_multiplier, numerator, draws, slack, relation) for relation in NeighboringRelation]
+        prices = [
+            block_ledger_units(noise_multiplier, numerator, draws, slack, relation) for relation in NeighboringRelation
+        ]
         return cls(
             num_units=num_units,
             numerator=numerator,
             draws=draws,
             slack=slack,
-            units_zero_out=prices[0],
-            units_replace_one=prices[1],
+            ledger_units_zero_out=prices[0],
+            ledger_units_replace_one=prices[1],
         )
 
     @property
@@ -85,7 +91,7 @@ class PoissonSampling(BaseModel):
     def charge(self, relation: NeighboringRelation = NeighboringRelation.ZERO_OUT) -> Charge:
         """Return the charge for all draws together."""
         zero_out = relation == NeighboringRelation.ZERO_OUT
-        return Charge(self.units_zero_out if zero_out else self.units_replace_one, self.slack)
+        return Charge(self.ledger_units_zero_out if zero_out else self.ledger_units_replace_one, self.slack)
 
     def check_price(self, noise_multiplier: float) -> None:
         """Compute the price anew.
@@ -94,10 +100,11 @@ class PoissonSampling(BaseModel):
             InvalidSpec: The stated price is less than the draws cost.
         """
         for relation in NeighboringRelation:
-            units = dominated_units(noise_multiplier, self.numerator, self.draws, self.slack, relation)
-            if self.charge(relation).units < units:
+            ledger_units = dominated_ledger_units(noise_multiplier, self.numerator, self.draws, self.slack, relation)
+            if self.charge(relation).ledger_units < ledger_units:
                 raise InvalidSpec(
-                    f"{self.draws:,} sampled draws cost {units:,} units; {self.charge(relation).units:,} are stated."
+                    f"{self.draws:,} sampled draws cost {ledger_units:,} ledger units; "
+                    f"{self.charge(relation).ledger_units:,} are stated."
                 )
 
     def recompute_price(self, noise_multiplier: float) -> None:
@@ -108,10 +115,11 @@ class PoissonSampling(BaseModel):
         """
         self.check_price(noise_multiplier)
         for relation in NeighboringRelation:
-            units = block_units(noise_multiplier, self.numerator, self.draws, self.slack, relation)
-            if self.charge(relation).units > math.ceil(units * (1 + _PRICE_MARGIN)):
+            ledger_units = block_ledger_units(noise_multiplier, self.numerator, self.draws, self.slack, relation)
+            if self.charge(relation).ledger_units > math.ceil(ledger_units * (1 + _PRICE_MARGIN)):
                 raise InvalidSpec(
-                    f"{self.draws:,} sampled draws cost {units:,} units; {self.charge(relation).units:,} are stated."
+                    f"{self.draws:,} sampled draws cost {ledger_units:,} ledger units; "
+                    f"{self.charge(relation).ledger_units:,} are stated."
                 )
 
     def epsilon_alone(
@@ -144,14 +152,16 @@ def continuous_multiplier(sensitivity_squared: Fraction, noise_stddev: int) -> f
     return math.sqrt((noise_stddev**2 - SMOOTHING_VARIANCE) / sensitivity_squared) * (1 - _ULPS)
 
 
-def block_units(noise_multiplier: float, numerator: int, draws: int, slack: int, relation: NeighboringRelation) -> int:
+def block_ledger_units(
+    noise_multiplier: float, numerator: int, draws: int, slack: int, relation: NeighboringRelation
+) -> int:
     """Return the ledger units to state for a block: its cost, and a margin for processors that round otherwise."""
-    units = dominated_units(noise_multiplier, numerator, draws, slack, relation)
-    return math.ceil(units * (1 + _PRICE_MARGIN))
+    ledger_units = dominated_ledger_units(noise_multiplier, numerator, draws, slack, relation)
+    return math.ceil(ledger_units * (1 + _PRICE_MARGIN))
 
 
 @functools.lru_cache(maxsize=1024)
-def dominated_units(
+def dominated_ledger_units(
     noise_multiplier: float, numerator: int, draws: int, slack: int, relation: NeighboringRelation
 ) -> int:
     """Return the ledger units of a block as this processor computes them; takes about a second.
@@ -160,4 +170,4 @@ def dominated_units(
         InfeasiblePlan: No Gaussian covers the run up to so small a slack.
     """
     curve = poisson_gaussian_curve(noise_multiplier, numerator / 2**COIN_BITS, draws, relation)
-    return dominating_units(curve, Fraction(slack, SLACK_UNITS_PER_DELTA))
+    return dominating_ledger_units(curve, Fraction(slack, SLACK_UNITS_PER_DELTA))

@@ -21,8 +21,9 @@ from typing import Final, final
 import numpy as np
 from numpy.typing import NDArray
 
+from datalens_service.base.arrays import Floats
 from datalens_service.base.errors import InvalidSpec
-from datalens_service.privacy.von_mises_fisher import Floats, draw_directions
+from datalens_service.privacy.von_mises_fisher import draw_directions
 
 # 2·K·σ² must stay below 2^63 in every round K of Algorithm 1; rounds beyond 2^8 have probability below 1e-500.
 MAXIMUM_NOISE_STDDEV: Final = 2**26

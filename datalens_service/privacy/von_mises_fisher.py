@@ -10,12 +10,11 @@ from collections.abc import Callable
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betaincinv
 
+from datalens_service.base.arrays import Floats
 from datalens_service.base.errors import InvalidInput
 
-Floats = NDArray[np.float64]
 Uniforms = Callable[[int], Floats]
 """Returns so many independent uniform numbers in (0, 1), from the operating system's entropy."""
 

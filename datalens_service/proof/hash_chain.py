@@ -23,7 +23,7 @@ from typing import Any, Final
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from datalens_service.base.errors import DatalensError, LedgerCorrupt
-from datalens_service.privacy.accounting import units_held_for_slack
+from datalens_service.privacy.accounting import ledger_units_held_for_slack
 
 GENESIS = "0" * 64
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
@@ -34,19 +34,19 @@ class EntryKind(StrEnum):
     """The effect of an entry on the account."""
 
     OPEN = "open"
-    """The account exists with a limit of `units`; always and only the first entry."""
+    """The account exists with a limit of `ledger_units`; always and only the first entry."""
     RAISE = "raise"
-    """The owner raised the limit by `units`; what was spent stays spent."""
+    """The owner raised the limit by `ledger_units`; what was spent stays spent."""
     JOIN = "join"
     """Another data set shares records with the account and is paid by it from now on."""
     RESERVE = "reserve"
-    """`units` are set aside for a job."""
+    """`ledger_units` are set aside for a job."""
     CHARGE = "charge"
-    """`units` of the job's reservation are spent; written before anything is drawn."""
+    """`ledger_units` of the job's reservation are spent; written before anything is drawn."""
     RECOVERED = "recovered"
-    """`units` that the log outside the database knows as charged and the database did not."""
+    """`ledger_units` that the log outside the database knows as charged and the database did not."""
     SETTLE = "settle"
-    """`units` that a job reserved and did not spend return; its end."""
+    """`ledger_units` that a job reserved and did not spend return; its end."""
     DELETE = "delete"
     """The records of a data set were deleted; what was spent on them stays spent."""
 
@@ -58,7 +58,9 @@ SPENDS: Final = (EntryKind.CHARGE, EntryKind.RECOVERED)
 class Entry(BaseModel):
     """One sealed line of the journal."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", from_attributes=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", from_attributes=True, serialize_by_alias=True, validate_by_name=True
+    )
 
     account_id: str
     seq: int = Field(ge=1)
@@ -67,7 +69,7 @@ class Entry(BaseModel):
     job_id: str | None = None
     step: int | None = None
     label: str = ""
-    units: int = Field(default=0, ge=0)
+    ledger_units: int = Field(default=0, ge=0, alias="units")
     slack: int = Field(
         default=0,
         ge=0,
@@ -91,6 +93,7 @@ class Entry(BaseModel):
         """Compute the hash of the other fields."""
         # As `model_dump` would give them, at a third of the time: a start computes the hashes of all of history.
         fields = {name: value for name, value in vars(self).items() if name != "hash" and (name != "slack" or value)}
+        fields["units"] = fields.pop("ledger_units")
         fields["at"] = self.at.astimezone(UTC).isoformat(timespec="microseconds")
         return hashlib.sha256(_CANONICAL.encode(fields).encode()).hexdigest()
 
@@ -128,7 +131,7 @@ class Balance:
         Raises:
             BudgetExceeded: The slack is more than half of δ.
         """
-        return units_held_for_slack(self.total_slack, *_budget(self.budget)) if self.total_slack else 0
+        return ledger_units_held_for_slack(self.total_slack, *_budget(self.budget)) if self.total_slack else 0
 
     def add(self, entry: Entry) -> None:
         """Follow one entry.
@@ -168,45 +171,45 @@ class Balance:
         job = entry.job_id or ""
         match entry.kind:
             case EntryKind.OPEN:
-                self.limit, self.budget = entry.units, entry.label
+                self.limit, self.budget = entry.ledger_units, entry.label
             case EntryKind.RAISE:
                 self._raise_limit(entry)
             case EntryKind.RESERVE:
-                self._reserve(job, entry.units, entry.slack)
+                self._reserve(job, entry.ledger_units, entry.slack)
             case EntryKind.CHARGE:
-                self._spend(job, entry, entry.units, entry.slack)
+                self._spend(job, entry, entry.ledger_units, entry.slack)
             case EntryKind.RECOVERED:
                 # The charge was made, whether its reservation is still known or not: it takes what is there.
-                reserved = min(entry.units, self.reserved[job]), min(entry.slack, self.reserved_slack[job])
+                reserved = min(entry.ledger_units, self.reserved[job]), min(entry.slack, self.reserved_slack[job])
                 self._spend(job, entry, *reserved)
             case EntryKind.SETTLE:
-                self._reserve(job, -entry.units, -entry.slack)
+                self._reserve(job, -entry.ledger_units, -entry.slack)
             case EntryKind.JOIN | EntryKind.DELETE:
                 pass
             case _:
                 raise broken(entry.account_id, entry.seq, "is of an unknown kind")
 
-    def _reserve(self, job: str, units: int, slack: int) -> None:
+    def _reserve(self, job: str, ledger_units: int, slack: int) -> None:
         """Set aside units, or take them back if below 0; totals are kept to save summing all jobs for each entry."""
-        self.reserved[job] += units
+        self.reserved[job] += ledger_units
         self.reserved_slack[job] += slack
-        self.total_reserved += units
+        self.total_reserved += ledger_units
         self.total_slack += slack
 
     def _spend(self, job: str, entry: Entry, reserved_units: int, reserved_slack: int) -> None:
         """Book a charge, of which so much was reserved."""
         self._reserve(job, -reserved_units, -reserved_slack)
-        self.charged[job] += entry.units
+        self.charged[job] += entry.ledger_units
         self.charged_slack[job] += entry.slack
-        self.total_charged += entry.units
+        self.total_charged += entry.ledger_units
         self.total_slack += entry.slack
 
     def _raise_limit(self, entry: Entry) -> None:
         """Raise the limit; a raise adds something, names a larger ε, and leaves δ as it is."""
         (epsilon, delta), (before, same) = _budget(entry.label), _budget(self.budget)
-        if entry.units < 1 or epsilon <= before or delta != same:
+        if entry.ledger_units < 1 or epsilon <= before or delta != same:
             raise broken(entry.account_id, entry.seq, "does not raise the limit")
-        self.limit += entry.units
+        self.limit += entry.ledger_units
         self.budget = entry.label
 
 

@@ -22,7 +22,7 @@ _GIVE: Final = (
     f"Give the job's {PROOF_FILE}. It lies beside the other files of `datalens train`, in the archive of a release, "
     "and in ⟦job_bundle⟧."
 )
-_CARD: Final = f"the card of a job (earlier versions packed some into archives under the name {PROOF_FILE})"
+_CARD: Final = "the card of a job"
 _REPORTS: Final = {"owner": "the owner's report of a job", "releasable": "the report of a job to pass on"}
 _TAR_MAGIC: Final = slice(257, 262)
 _SAFETENSORS_LENGTH: Final = 8

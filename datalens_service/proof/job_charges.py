@@ -34,7 +34,7 @@ class SealedCharge(Finite):
     )
     step: int | None = Field(description="Step of the plan.")
     label: str = Field(description="Label of the mechanism.")
-    units: int = Field(ge=0, le=LARGEST_UNITS, description="Cost in 1e-15 of μ².")
+    ledger_units: int = Field(alias="units", ge=0, le=LARGEST_UNITS, description="Cost in 1e-15 of μ².")
     slack: int = Field(
         default=0, ge=0, le=LARGEST_UNITS, exclude_if=operator.not_, description="Beside the units, in 1e-18 of δ."
     )
@@ -98,7 +98,7 @@ def _charge(entry: Entry, number: int, previous_hash: str) -> SealedCharge:
         kind=entry.kind,
         step=entry.step,
         label=entry.label,
-        units=entry.units,
+        ledger_units=entry.ledger_units,
         slack=entry.slack,
         minute=entry.at.replace(second=0, microsecond=0),
         previous_hash=previous_hash,

@@ -40,7 +40,7 @@ class Payment(NamedTuple):
     name: str
     step: int | None
     label: str
-    units: int
+    ledger_units: int
     slack: int
 
 
@@ -80,7 +80,9 @@ class JobProof(_Recomputable):
     @property
     def payments(self) -> tuple[Payment, ...]:
         """Return the payments of the job, in order."""
-        return tuple(Payment(f"Charge {one.number}", one.step, one.label, one.units, one.slack) for one in self.charges)
+        return tuple(
+            Payment(f"Charge {one.number}", one.step, one.label, one.ledger_units, one.slack) for one in self.charges
+        )
 
 
 class Head(Finite):
@@ -141,7 +143,7 @@ class _OfAccount(_Recomputable):
         """Return the payments of the job, in order."""
         spends = (entry for entry in self.entries if entry.job_id == self.job_id and entry.kind in SPENDS)
         return tuple(
-            Payment(f"Entry {entry.seq}", entry.step, entry.label, entry.units, entry.slack) for entry in spends
+            Payment(f"Entry {entry.seq}", entry.step, entry.label, entry.ledger_units, entry.slack) for entry in spends
         )
 
 

@@ -35,6 +35,7 @@ Status = Literal["found", "not found", "broken", "not checked"]
 LookUp = Callable[[str], str | None]
 """Returns a sentence on the jobs that made the image with this hash; None if none did."""
 
+_DRAWN_LATER: Final = "Only images that were packed are listed, not those that were drawn later."
 _LARGEST_FILE: Final = 2**28
 _MOST_PIXELS: Final = 2**26
 _LARGEST_LIST: Final = 2**28
@@ -201,7 +202,8 @@ def _search_release(pixel_hash: str, release: Path | None) -> MarkLine:
     except (NotChecked, SignatureInvalid) as error:
         return MarkLine(mark=mark, status="not checked", finding=str(error))
     if pixel_hash not in known:
-        return MarkLine(mark=mark, status="not found", finding="None of its synthetic images has these pixels.")
+        finding = f"None of the images in it has these pixels. {_DRAWN_LATER}"
+        return MarkLine(mark=mark, status="not found", finding=finding)
     finding = "One of its synthetic images has exactly these pixels. Verify the archive itself to learn who signed it."
     return MarkLine(mark=mark, status="found", finding=finding)
 
@@ -212,5 +214,6 @@ def _ask_service(pixel_hash: str, service: LookUp | None) -> MarkLine:
         return MarkLine(mark=mark, status="not checked", finding="No service was asked.")
     made = service(pixel_hash)
     if made is None:
-        return MarkLine(mark=mark, status="not found", finding="No job there packed an image with these pixels.")
+        finding = f"No job there packed an image with these pixels. {_DRAWN_LATER}"
+        return MarkLine(mark=mark, status="not found", finding=finding)
     return MarkLine(mark=mark, status="found", finding=made)

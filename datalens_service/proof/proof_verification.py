@@ -55,7 +55,6 @@ from datalens_service.proof.verdict import Examination, VerificationResult, Veri
 from datalens_service.report.card import CardMechanism
 from datalens_service.report.privacy_statement import (
     classify_epsilon,
-    current_tier,
     first_releases,
 )
 
@@ -204,11 +203,11 @@ def _totals(proof: AccountProof | EarlierAccountProof) -> str:
 def _card(proof: Proof) -> str:
     """Check that the card agrees with the plan and the charges."""
     privacy = proof.card.privacy
-    charged = sum(paid.units for paid in proof.payments)
+    charged = sum(paid.ledger_units for paid in proof.payments)
     if proof.card.product != proof.product:
         raise LedgerCorrupt("The card names another product or version than the proof.")
-    if privacy.units != charged:
-        raise LedgerCorrupt(f"The card states {privacy.units:,} units; {charged:,} were charged to the job.")
+    if privacy.ledger_units != charged:
+        raise LedgerCorrupt(f"The card states {privacy.ledger_units:,} units; {charged:,} were charged to the job.")
     slack = sum(paid.slack for paid in proof.payments)
     if privacy.slack != slack:
         raise LedgerCorrupt(f"The card states a slack of {privacy.slack:,}; {slack:,} was charged to the job.")
@@ -223,7 +222,7 @@ def _card(proof: Proof) -> str:
     mu = Fraction(decimal_text(privacy.mu))
     if not mu**2 >= charged * _UNIT > (mu - _MU_ROUNDING) ** 2:
         raise LedgerCorrupt(f"The card states μ = {privacy.mu}, which is not the root of its units.")
-    if current_tier(privacy.tier) != classify_epsilon(privacy.epsilon):
+    if privacy.tier != classify_epsilon(privacy.epsilon):
         raise LedgerCorrupt(f"An ε of {privacy.epsilon} is not in the tier {privacy.tier!r}.")
     individual = _individual(proof, [release.mechanism for release in made])
     return (
@@ -257,9 +256,9 @@ def _charges(proof: Proof) -> str:
         if mechanism.block() is not None:
             continue
         cost = _gaussian(mechanism, _ZERO_OUT, 1).mu_squared
-        if payment.units * _UNIT < cost:
+        if payment.ledger_units * _UNIT < cost:
             raise LedgerCorrupt(
-                f"{payment.name} is of {payment.units:,} units for step {payment.step}; its mechanism costs "
+                f"{payment.name} is of {payment.ledger_units:,} units for step {payment.step}; its mechanism costs "
                 f"{float(cost / _UNIT):,.0f}."
             )
     for release in proof.plan:
@@ -279,7 +278,7 @@ def _check_unpaid(proof: Proof) -> None:
         raise LedgerCorrupt(f"Step {unpaid} was released without a charge.")
     release = _planned(proof, unpaid)
     block, draws = release.mechanism.block(), len(_payments(proof, release))
-    left = sum(each.cost() for each in proof.plan) - sum(payment.units for payment in proof.payments)
+    left = sum(each.cost() for each in proof.plan) - sum(payment.ledger_units for payment in proof.payments)
     if draws < block.draws if block and draws else left >= release.mechanism.cost():
         raise LedgerCorrupt(f"Step {unpaid} was planned and could be paid for, yet no charge is of it.")
 
@@ -306,9 +305,9 @@ def _check_block(proof: Proof, release: PlannedRelease) -> None:
     if not release.count <= block.draws or len(payments) > block.draws:
         raise LedgerCorrupt(f"{len(payments):,} sampled draws were booked; {block.draws:,} were paid for.")
     first = payments[0]
-    if (first.units, first.slack) != block.charge():
+    if (first.ledger_units, first.slack) != block.charge():
         raise LedgerCorrupt(f"{first.name} opens sampled draws and does not pay for all of them.")
-    again = next((payment for payment in payments[1:] if payment.units or payment.slack), None)
+    again = next((payment for payment in payments[1:] if payment.ledger_units or payment.slack), None)
     if again is not None:
         raise LedgerCorrupt(f"{again.name} pays once more for sampled draws.")
 
@@ -322,8 +321,10 @@ def check_draws(mechanism: AnyMechanism, block: PoissonSampling) -> None:
     squared = 1 / discrete_releases(mechanism.sensitivity_squared(_ZERO_OUT), mechanism.noise_stddev, 1).mu_squared
     draws = SampledReleases(squared, Fraction(block.numerator, 2**COIN_BITS), block.draws)
     price = block.charge(_ZERO_OUT)
-    if draws.excess_over(price.units * _UNIT, Fraction(price.slack, 10**18)) > 0:
-        raise LedgerCorrupt(f"By dp_accounting, {block.draws:,} draws cost more than their {price.units:,} units.")
+    if draws.excess_over(price.ledger_units * _UNIT, Fraction(price.slack, 10**18)) > 0:
+        raise LedgerCorrupt(
+            f"By dp_accounting, {block.draws:,} draws cost more than their {price.ledger_units:,} units."
+        )
 
 
 def _job_epsilon(proof: Proof) -> str:
@@ -413,7 +414,7 @@ def _gaussian(mechanism: AnyMechanism, relation: NeighboringRelation, count: int
     block = mechanism.block()
     if block is not None:
         # The Gaussian that its draws are a post-processing of, up to the slack (docs/mechanisms/poisson_sampling.md).
-        return GaussianReleases(1 / (block.charge(relation).units * _UNIT), 1)
+        return GaussianReleases(1 / (block.charge(relation).ledger_units * _UNIT), 1)
     queries = count * mechanism.queries_per_unit(relation)
     return discrete_releases(mechanism.sensitivity_squared(relation), mechanism.noise_stddev, queries)
 

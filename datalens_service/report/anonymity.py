@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from datalens_service.base.audience import Public
 from datalens_service.base.fields import Frozen
-from datalens_service.privacy.risk import right_guesses
+from datalens_service.privacy.guarantee import right_guesses
 from datalens_service.report.privacy_statement import PrivacyStatement
 from datalens_service.report.result_wording import choose_wording
 

@@ -19,7 +19,7 @@ from datalens_service.models.public_source import PublicEncoder, PublicGenerator
 from datalens_service.privacy.partitioned_passes import Block
 from datalens_service.report.build import Report
 from datalens_service.report.document import Product
-from datalens_service.report.privacy_statement import FormerTier, Tier
+from datalens_service.report.privacy_statement import Tier
 from datalens_service.report.result_wording import choose_wording
 
 FORMAT: Final = "datalens-card/1"
@@ -43,7 +43,7 @@ class CardMechanism(Finite):
     label: Public[str]
     count: Public[int] = Field(ge=1)
     noise_stddev: Public[int]
-    units: Public[int] = Field(description="Ledger units of all of them under zero-out.")
+    ledger_units: Public[int] = Field(alias="units", description="Ledger units of all of them under zero-out.")
     sampling: AllPublic[Block | None] = Field(
         default=None, exclude_if=operator.not_, description="How batches were drawn, if they were."
     )
@@ -54,7 +54,7 @@ class CardMechanism(Finite):
             label=release.mechanism.label(),
             count=release.count,
             noise_stddev=release.mechanism.noise_stddev,
-            units=release.cost(),
+            ledger_units=release.cost(),
             sampling=release.mechanism.block(),
         )
 
@@ -70,7 +70,7 @@ class CardPrivacy(Finite):
     epsilon: Public[Stated] = Field(ge=0)
     delta: Public[Stated] = Field(gt=0, lt=1)
     mu: Public[Stated] = Field(ge=0)
-    units: Public[int] = Field(ge=0, description="Charged, in 1e-15 of μ².")
+    ledger_units: Public[int] = Field(alias="units", ge=0, description="Charged, in 1e-15 of μ².")
     slack: Public[int] = Field(
         default=0, ge=0, exclude_if=operator.not_, description="Charged beside it, in 1e-18 of δ."
     )
@@ -78,7 +78,7 @@ class CardPrivacy(Finite):
     individual: AllPublic[IndividualFigures | None] = Field(
         default=None, exclude_if=operator.not_, description="Released histogram of realised individual ε, if any."
     )
-    tier: Public[Tier | FormerTier]
+    tier: Public[Tier]
     mechanisms: Public[tuple[CardMechanism, ...]]
     not_covered: Public[tuple[str, ...]]
 
@@ -94,7 +94,7 @@ class CardPrivacy(Finite):
             epsilon=privacy.headline.epsilon,
             delta=privacy.delta,
             mu=privacy.headline.mu,
-            units=privacy.headline.units,
+            ledger_units=privacy.headline.ledger_units,
             slack=privacy.headline.slack,
             epsilon_replace_one=privacy.replace_one.epsilon,
             individual=report.individual,

@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from datalens_service.base.parsing import spell_number
-from datalens_service.privacy.guarantee import PrivacyUnit, report_guarantee
-from datalens_service.privacy.risk import right_guesses
+from datalens_service.privacy.guarantee import PrivacyUnit, report_guarantee, right_guesses
 from datalens_service.report.frameworks import FRAMEWORKS
 from datalens_service.report.html import read_template
 

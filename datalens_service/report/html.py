@@ -15,8 +15,7 @@ from datalens_service.evaluation.measures import written
 from datalens_service.evaluation.metrics import METRICS
 from datalens_service.evaluation.metrics.fidelity import EXTRACTOR_TITLES
 from datalens_service.evaluation.settings import ExtractorKind
-from datalens_service.privacy.guarantee import report_guarantee
-from datalens_service.privacy.risk import right_guesses
+from datalens_service.privacy.guarantee import report_guarantee, right_guesses
 from datalens_service.report.attacks import AttackFinding, roc_curve
 from datalens_service.report.charts import (
     Bar,
@@ -28,7 +27,7 @@ from datalens_service.report.charts import (
     metric_bars,
 )
 from datalens_service.report.pictures import Pictures, neighbour_gallery, sample_gallery
-from datalens_service.report.privacy_statement import FormerTier, Tier, current_tier
+from datalens_service.report.privacy_statement import Tier
 
 # Columns of the table of releases; whatever else describes a mechanism is listed below its name.
 _COLUMNS: Final = frozenset(
@@ -120,8 +119,8 @@ def _parameters(mechanism: dict[str, Any]) -> str:
     return ", ".join(f"{key} {value}" for key, value in mechanism.items() if key not in _COLUMNS)
 
 
-def _tier_number(tier: Tier | FormerTier) -> str:
-    return current_tier(tier).removeprefix("tier_")
+def _tier_number(tier: Tier) -> str:
+    return tier.removeprefix("tier_")
 
 
 def _grouped(fraction: str) -> str:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from typing import Final, Literal, cast
+from typing import Final, Literal
 
 from pydantic import Field
 from scipy.special import ndtr, ndtri
@@ -30,22 +30,33 @@ from datalens_service.privacy.accounting import (
     stated_epsilon,
     stated_mu,
 )
-from datalens_service.privacy.guarantee import PrivacyUnit, job_guarantee
+from datalens_service.privacy.guarantee import PrivacyUnit, job_guarantee, membership_advantage
 from datalens_service.privacy.poisson_sampling import PoissonSampling
-from datalens_service.privacy.risk import membership_advantage
 from datalens_service.report import phrases
 from datalens_service.report.result_wording import choose_wording
-from datalens_service.report.spending import CurvePoint, SpendPoint, curve, spend_path
 
 Tier = Literal["tier_1", "tier_2", "tier_3"]
-FormerTier = Literal["strong", "reasonable", "none"]
-"""Tiers in cards and reports of versions up to 0.1, which can still be read."""
-_SINCE: Final[dict[str, Tier]] = {"strong": "tier_1", "reasonable": "tier_2", "none": "tier_3"}
-
 _SMALL_DELTA = 1e-6
 _NO_BRACES = str.maketrans("{}", "()")
 _TIER_1, _TIER_2 = 1.0, 10.0
 _ZERO_OUT, _REPLACE_ONE = NeighboringRelation.ZERO_OUT, NeighboringRelation.REPLACE_ONE
+
+
+class SpendPoint(Frozen):
+    """The loss after so many releases; ε is rounded up."""
+
+    releases: Public[int] = Field(ge=0, description="Made so far.")
+    release: Public[str] = Field(description="The last of them.")
+    ledger_units: Public[int] = Field(alias="units", ge=0, description="Charged so far, in 1e-15 of μ².")
+    mu: Public[Stated]
+    epsilon: Public[Stated] = Field(description="ε at the requested δ; a running account.")
+
+
+class CurvePoint(Frozen):
+    """A pair that holds; ε is rounded up."""
+
+    delta: Public[Stated]
+    epsilon: Public[Stated]
 
 
 class Point(Frozen):
@@ -61,7 +72,7 @@ class Guarantee(Frozen):
 
     relation: Public[NeighboringRelation]
     meaning: Public[str]
-    units: Public[int] = Field(description="Charged, in 1e-15 of μ².")
+    ledger_units: Public[int] = Field(alias="units", description="Charged, in 1e-15 of μ².")
     slack: Public[int] = Field(
         default=0, exclude_if=operator.not_, description="Charged beside the units, in 1e-18 of δ."
     )
@@ -135,7 +146,7 @@ class PrivacyFigures(Frozen):
     limit_units: Public[int]
     headline: Public[Guarantee]
     replace_one: Public[Guarantee]
-    tier: Public[Tier | FormerTier]
+    tier: Public[Tier]
     tier_meaning: Public[str]
     spend: Public[tuple[SpendPoint, ...]] = Field(
         min_length=1, description="The account release by release, thinned out."
@@ -161,14 +172,14 @@ class PrivacyStatement(PrivacyFigures):
 
     def guarantee(self) -> str:
         """State the guarantee of the job in one sentence."""
-        charge = Charge(self.headline.units, self.headline.slack)
+        charge = Charge(self.headline.ledger_units, self.headline.slack)
         return job_guarantee(self.privacy_unit, self.headline.epsilon, self.delta, charge, self.replace_one.epsilon)
 
 
 def privacy_statement(
     *,
     releases: Sequence[PlannedRelease],
-    units_charged: int,
+    charged_units: int,
     slack_charged: int = 0,
     epsilon_limit: float,
     limit_units: int,
@@ -185,7 +196,7 @@ def privacy_statement(
 
     Args:
         releases: Releases that were made, in order.
-        units_charged: Units in the ledger under zero-out; more than the releases cost if a crash lost one.
+        charged_units: Units in the ledger under zero-out; more than the releases cost if a crash lost one.
         slack_charged: Slack in the ledger, in 1e-18 of δ.
         epsilon_limit: ε that the job might spend at δ.
         limit_units: The same in ledger units.
@@ -198,9 +209,9 @@ def privacy_statement(
         LedgerCorrupt: Less was charged than the releases cost.
     """
     deltas, word = _deltas(delta, num_units), PrivacyUnit(unit, records_per_unit).word
-    charged = Charge(units_charged, slack_charged)
+    charged = Charge(charged_units, slack_charged)
     headline = _guarantee(_ZERO_OUT, charged, deltas, word)
-    replace_one = Charge(_replace_one_units(releases, units_charged), slack_charged)
+    replace_one = Charge(_replace_one_ledger_units(releases, charged_units), slack_charged)
     tier = classify_epsilon(headline.epsilon)
     return PrivacyStatement(
         setting=phrases.SETTING,
@@ -286,11 +297,6 @@ def classify_epsilon(epsilon: float) -> Tier:
     return "tier_2" if epsilon <= _TIER_2 else "tier_3"
 
 
-def current_tier(tier: Tier | FormerTier) -> Tier:
-    """Return the present name of a tier of any version."""
-    return _SINCE.get(tier) or cast(Tier, tier)
-
-
 def true_positive_rate(mu: float, false_positive_rate: float, slack: float = 0.0) -> float:
     """Return the largest true positive rate of any membership attack on a μ-GDP release, rounded up to four digits.
 
@@ -309,12 +315,12 @@ def _deltas(requested: float, num_units: int) -> dict[float, str]:
 
 
 def _guarantee(relation: NeighboringRelation, charge: Charge, deltas: dict[float, str], word: str) -> Guarantee:
-    mu = stated_mu(charge.units)
+    mu = stated_mu(charge.ledger_units)
     slack = charge.slack / SLACK_UNITS_PER_DELTA
     return Guarantee(
         relation=relation,
         meaning=phrases.RELATIONS[relation].replace("{unit}", word),
-        units=charge.units,
+        ledger_units=charge.ledger_units,
         slack=charge.slack,
         mu=mu,
         points=tuple(
@@ -330,11 +336,61 @@ def _guarantee(relation: NeighboringRelation, charge: Charge, deltas: dict[float
     )
 
 
-def _replace_one_units(releases: Sequence[PlannedRelease], units_charged: int) -> int:
+def _replace_one_ledger_units(releases: Sequence[PlannedRelease], charged_units: int) -> int:
     """Return the units under replace-one; a lost release is taken at the worst factor of any release."""
     costs = [(release.cost(), release.cost(_REPLACE_ONE)) for release in releases]
-    lost = units_charged - sum(zero_out for zero_out, _ in costs)
+    lost = charged_units - sum(zero_out for zero_out, _ in costs)
     if lost < 0:
         raise LedgerCorrupt("The ledger holds less than the releases of this job cost.")
     worst = max((Fraction(replace_one, zero_out) for zero_out, replace_one in costs), default=Fraction(1))
     return sum(replace_one for _, replace_one in costs) + math.ceil(lost * worst)
+
+
+_MOST_POINTS: Final = 100
+# δ at half decades from a tenth down to 1e-12.
+_CURVE_DELTAS: Final = tuple(float(f"{digit}e-{power}") for power in range(1, 13) for digit in (3, 1))
+
+
+def spend_path(releases: Sequence[PlannedRelease], charged: Charge, delta: float) -> tuple[SpendPoint, ...]:
+    """Return the account of a job after each release: about a hundred points at most, the last with everything charged.
+
+    Args:
+        releases: In order.
+        charged: The charge in the ledger; more than the releases cost if a crash lost one.
+    """
+    total = sum(release.count for release in releases)
+    every = max(1, total // _MOST_POINTS)
+    steps = [(made, label, spent) for made, label, spent in _walked(releases) if made % every == 0 or made == total]
+    points = [_point(0, "before the first release", Charge(0), delta), *(_point(*step, delta) for step in steps)]
+    if points[-1].ledger_units < charged.ledger_units:
+        points.append(_point(total, "charged again after a crash", charged, delta))
+    return tuple(points)
+
+
+def curve(charged: Charge) -> tuple[CurvePoint, ...]:
+    """Return ε over δ of everything charged; all pairs hold at once. Below the slack there is no ε."""
+    return tuple(
+        CurvePoint(delta=delta, epsilon=stated_epsilon(charged, delta))
+        for delta in _CURVE_DELTAS
+        if delta_beside(charged.slack, delta) > 0
+    )
+
+
+def _walked(releases: Sequence[PlannedRelease]) -> Iterator[tuple[int, str, Charge]]:
+    before, ledger_units, slack = 0, 0, 0
+    for release in releases:
+        for made in range(1, release.count + 1):
+            spent = release.charge_after(made)
+            yield before + made, release.label, Charge(ledger_units + spent.ledger_units, slack + spent.slack)
+        whole = release.charge_after(release.count)
+        before, ledger_units, slack = before + release.count, ledger_units + whole.ledger_units, slack + whole.slack
+
+
+def _point(made: int, label: str, charged: Charge, delta: float) -> SpendPoint:
+    return SpendPoint(
+        releases=made,
+        release=label,
+        ledger_units=charged.ledger_units,
+        mu=stated_mu(charged.ledger_units),
+        epsilon=stated_epsilon(charged, delta),
+    )

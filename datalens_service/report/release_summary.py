@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from datalens_service.privacy.accounting import Charge
-from datalens_service.privacy.guarantee import PrivacyUnit
-from datalens_service.privacy.risk import tell_risk
+from datalens_service.privacy.guarantee import PrivacyUnit, tell_risk
 from datalens_service.report.result_wording import PUBLIC_IMAGES
 from datalens_service.report.summary import find_about_method, tell_made
 from datalens_service.report.verdict import Figures, judge

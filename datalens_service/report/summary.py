@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from datalens_service.data.export.pages import tell_accuracy
 from datalens_service.evaluation.measures import Measure
-from datalens_service.privacy.guarantee import PrivacyUnit
-from datalens_service.privacy.risk import right_guesses
+from datalens_service.privacy.guarantee import PrivacyUnit, right_guesses
 from datalens_service.report.privacy_statement import PrivacyStatement
 from datalens_service.report.result_wording import choose_wording
 

@@ -13,8 +13,8 @@ from typing import Any, Final, Literal, NamedTuple
 _OWN: Final = ("accuracy", "classifier_accuracy", "accuracy_holdout", "classifier_accuracy_holdout")
 _SIMPLER: Final = {
     "floor_majority": "always naming the most frequent class",
-    "floor_averages": "releasing the noisy class averages",
-    "floor_moments": "releasing noisy means and covariances",
+    "floor_averages": "noisy class averages alone",
+    "floor_moments": "noisy means and covariances alone",
 }
 _ERRORS_OF_A_TIE: Final = 2
 _UNKNOWN_ERROR: Final = 1.0
@@ -23,6 +23,8 @@ _APART: Final = 2.0
 """Points that whole numbers show well enough."""
 _UNEQUAL: Final = 1.25
 """Ratio of the most frequent class to equal classes, in test images, from which averages over classes are stated."""
+
+_LEARNED: Final = "Classifiers that learn from these images are"
 
 Grade = Literal["unknown", "useless", "worse", "even", "useful"]
 
@@ -158,33 +160,32 @@ def _useless(figures: Figures, accuracy: float) -> str:
     reached = _against(accuracy if figures.balanced is None else figures.balanced, figures.guessing)
     averaged = ", averaged over classes" if figures.unequal else ""
     if figures.classifier:
-        return f"Labels images no better than guessing: {reached}{averaged}. Do not pass this classifier on."
+        return f"The classifier labels no better than guessing: {reached}{averaged}. Do not pass this classifier on."
     hard = figures.real is not None and figures.real <= figures.majority + figures.tie(figures.majority)
     also = " Real images do no better here." if hard else ""
-    return (
-        f"Trains classifiers that are no better than guessing: {reached}{averaged}.{also} Do not pass these images on "
-        "for training."
-    )
+    return f"{_LEARNED} no better than guessing: {reached}{averaged}.{also} Do not pass these images on for training."
 
 
 def _compare(figures: Figures, accuracy: float) -> Verdict:
     """Compare with the best simpler way, or without one with guessing."""
     if figures.classifier:
-        return Verdict("useful", f"Labels test images better than guessing: {_against(accuracy, figures.guessing)}.")
+        return Verdict(
+            "useful", f"The classifier labels test images better than guessing: {_against(accuracy, figures.guessing)}."
+        )
     real = (", averaged over classes" if figures.averaged else "") + _say_real(figures)
     if figures.simpler is None:
         reached = _against(accuracy, figures.guessing)
-        return Verdict("useful", f"Trains classifiers that are better than guessing: {reached}{real}.")
+        return Verdict("useful", f"{_LEARNED} better than guessing: {reached}{real}.")
     simpler, reached = figures.simpler[0], _against(accuracy, figures.simpler[1])
     difference, tie = accuracy - figures.simpler[1], figures.tie(figures.simpler[1])
     if difference > tie:
-        return Verdict("useful", f"Trains classifiers that are better than {simpler}: {reached}{real}.")
+        return Verdict("useful", f"{_LEARNED} better than {simpler}: {reached}{real}.")
     if difference >= -tie:
         reached = _against(accuracy, figures.simpler[1], digits=1)
-        said = f"Trains classifiers that are about as good as {simpler}: {reached}, within the error{real}."
+        said = f"{_LEARNED} about as good as {simpler}: {reached}, within the error{real}."
         return Verdict("even", f"{said} For training, these images add little to that.")
     warning = "Do not pass these images on for training."
-    return Verdict("worse", f"Trains classifiers that are worse than {simpler}: {reached}{real}. {warning}")
+    return Verdict("worse", f"{_LEARNED} worse than {simpler}: {reached}{real}. {warning}")
 
 
 def _say_real(figures: Figures) -> str:

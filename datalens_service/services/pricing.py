@@ -112,21 +112,21 @@ class JobPrivacy(BaseModel):
 
         The slack of a plan is charged with its first sampled release; here with the first of all.
         """
-        units = job.charged_units
-        charge = Charge(units, price.slack if units else 0)
+        ledger_units = job.charged_units
+        charge = Charge(ledger_units, price.slack if ledger_units else 0)
         spent = stated_epsilon(charge, price.delta)
         ended = job.released_at is not None or job.state.terminal
         return cls(
             epsilon_spent=spent,
             epsilon_limit=price.epsilon_limit,
             delta=price.delta,
-            mu=stated_mu(units),
+            mu=stated_mu(ledger_units),
             guarantee=_tell_guarantee(price, spent, charge) if ended else price.guarantee,
         )
 
 
 def _tell_guarantee(price: PlanSummary, spent: float, charge: Charge) -> str:
-    if price.unit is None or not charge.units:
+    if price.unit is None or not charge.ledger_units:
         return ""
     return job_guarantee(PrivacyUnit(price.unit, price.records_per_unit), spent, price.delta, charge)
 

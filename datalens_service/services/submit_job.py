@@ -39,7 +39,7 @@ def submit_job(
         result=priced.spec.method.result,
         price=priced.price.model_dump(mode="json"),
         plan=priced.plan,
-        units=priced.price.units,
+        ledger_units=priced.price.ledger_units,
         submitted_by=submitted_by,
         max_attempts=max_attempts,
         idempotency_key=idempotency_key,

@@ -201,8 +201,8 @@ def _read_lines(session: Session, query: Any) -> Iterator[str]:
 
 
 def _members(row: Any) -> dict[str, Any]:
-    names = (column.name for column in row.__table__.columns if column.name not in _SECRETS)
-    return {name: getattr(row, name) for name in names}
+    columns = (column for column in row.__table__.columns if column.name not in _SECRETS)
+    return {column.name: getattr(row, column.key) for column in columns}
 
 
 def _to_json(value: Any, indent: int | None = None) -> str:

@@ -26,7 +26,7 @@ from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from datalens_service.base.errors import LedgerCorrupt
@@ -42,7 +42,12 @@ _REPLACED = "The ledger log is not the one this database has charged to; restore
 _NOT_READ = "The ledger log could not be read, so nothing was charged or drawn; look at its disk, then repeat."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+    config=ConfigDict(extra="forbid", serialize_by_alias=True, validate_by_name=True),
+)
 class LogLine:
     """One charge as the log keeps it: enough to book it again."""
 
@@ -51,7 +56,7 @@ class LogLine:
     job_id: str
     step: int
     label: str
-    units: int
+    ledger_units: int = Field(alias="units")
     slack: int = 0
     lease_token: int
     seq: int

@@ -95,8 +95,8 @@ class ReleasedDescent:
         from datalens_service.methods.descent.individual_norms import build_accountant
 
         mechanism, rows = self._mechanism, Rows(images, np.array([label]), np.zeros(1, dtype=np.int64))
-        other_units = sum(release.cost() for release in self._plan.releases[1:])
-        accountant = build_accountant(mechanism, self._epsilon, other_units)
+        other_ledger_units = sum(release.cost() for release in self._plan.releases[1:])
+        accountant = build_accountant(mechanism, self._epsilon, other_ledger_units)
         counts = level_counts(self._levels(as_tensors(rows, "cpu"), self._values))
         epsilon = min(self._epsilon, round_up(accountant.epsilon(counts, self._delta)))
         return RealisedEpsilon(

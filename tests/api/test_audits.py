@@ -17,7 +17,7 @@ from datalens_service.api.deps import Services
 from datalens_service.base.errors import BudgetExceeded
 from datalens_service.jobs.execute import execute
 from datalens_service.jobs.job_watch import ShutdownRequested
-from datalens_service.privacy.accounting import mu_of_units
+from datalens_service.privacy.accounting import mu_of_ledger_units
 from datalens_service.store.access import webhooks
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
@@ -214,7 +214,7 @@ def test_the_gradients_of_a_job_are_inverted_with_its_own_noise(
     target = {"kind": "released", "job_id": job["id"]}
     figures = worked_off(client, services, {"target": target, **INVERSION})["result"]["inversion"]
     charged = jobs.get(services.database, job["id"]).charged_units
-    assert figures["noise_multiplier"] == pytest.approx(1 / mu_of_units(charged // 5), rel=1e-3)
+    assert figures["noise_multiplier"] == pytest.approx(1 / mu_of_ledger_units(charged // 5), rel=1e-3)
     assert figures["architecture"] == "linear"
 
 

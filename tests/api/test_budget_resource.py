@@ -101,7 +101,7 @@ def spent(services: Services, dataset_id: str) -> float:
     assert services.database.log is not None
     services.database.log.restore([line], 0)
     assert check_against_log(services.database) == (datasets.get(services.database, dataset_id).account_id,)
-    return account.convert_units(line.units)
+    return account.convert_to_epsilon(line.ledger_units)
 
 
 def test_operations_metrics_and_the_page_state_what_the_log_knows(

@@ -9,7 +9,7 @@ import pytest
 
 from datalens_service.api.pages.views import facts, formatting, journal
 from datalens_service.base.progress import Phase
-from datalens_service.privacy.accounting import Charge, epsilon_of_units, limit_units, stated_epsilon
+from datalens_service.privacy.accounting import Charge, epsilon_of_ledger_units, limit_units, stated_epsilon
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.jobs.jobs import Job, JobState, Progress
 from datalens_service.store.ledger.journal_pages import JournalLine, JournalSlice
@@ -45,8 +45,8 @@ def test_equal_releases_are_one_row_and_the_total_runs() -> None:
     assert [(row.first, row.last) for row in rows] == [(8, 8), (7, 7), (6, 6), (3, 5), (2, 2), (1, 1)]
     assert [row.count for row in rows] == [1, 1, 1, 3, 1, 1]
     assert rows[3].share == pytest.approx(100 * 300 / limit)
-    assert rows[0].epsilon_after >= epsilon_of_units(350, DELTA)
-    assert rows[3].epsilon_after >= epsilon_of_units(300, DELTA)
+    assert rows[0].epsilon_after >= epsilon_of_ledger_units(350, DELTA)
+    assert rows[3].epsilon_after >= epsilon_of_ledger_units(300, DELTA)
     assert rows[-1].epsilon_after == 0
     assert rows[0].meaning != rows[1].meaning
 
@@ -68,7 +68,7 @@ def test_pages_of_a_journal_join_without_a_gap_and_the_total_runs_through_them(p
     assert (rows[0].last, rows[-1].first) == (len(entries), 1)
     assert sum(row.count for row in rows) == len(entries)
     for row in rows[:-1]:
-        assert row.epsilon_after == pytest.approx(epsilon_of_units(10 * (row.last - 1), DELTA), abs=1e-4)
+        assert row.epsilon_after == pytest.approx(epsilon_of_ledger_units(10 * (row.last - 1), DELTA), abs=1e-4)
 
 
 def test_a_job_of_more_releases_than_a_page_reads_is_on_the_first_page() -> None:

@@ -19,7 +19,7 @@ from datalens_service.api.security.browser_sessions import FORM_TOKEN_HEADER
 from datalens_service.base.errors import InfeasiblePlan
 from datalens_service.client import requests
 from datalens_service.data.dataset import Schema
-from datalens_service.privacy.accounting import epsilon_of_units, mu_of_units
+from datalens_service.privacy.accounting import epsilon_of_ledger_units, mu_of_ledger_units
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState
@@ -104,9 +104,9 @@ def test_spending_is_shown_rounded_up(client: TestClient, services: Services, da
     leases.progress(services.database, lease, "training", 1, 3)
     reply = client.get(f"/v1/jobs/{job['id']}")
     shown = reply.json()
-    exact = epsilon_of_units(units, job["cost"]["delta"])
+    exact = epsilon_of_ledger_units(units, job["cost"]["delta"])
     assert exact <= shown["privacy"]["epsilon_spent"] < exact + 1e-3
-    assert mu_of_units(units) <= shown["privacy"]["mu"] < mu_of_units(units) + 1e-5
+    assert mu_of_ledger_units(units) <= shown["privacy"]["mu"] < mu_of_ledger_units(units) + 1e-5
     assert (shown["state"], shown["phase"]) == ("running", "training")
     # One look at the phase says nothing about its pace.
     assert shown["progress"] == {

@@ -8,7 +8,7 @@ from api_builders import claimed, leave_files, released, sign_in, training
 from starlette.testclient import TestClient
 
 from datalens_service.api.deps import Services
-from datalens_service.privacy.budget_advice import advise
+from datalens_service.privacy.guarantee import advise
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger.account import JobAccount

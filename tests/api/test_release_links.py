@@ -92,6 +92,7 @@ def test_a_link_opens_one_release_and_all_of_it(client: TestClient, release_id: 
     assert SECRET.fullmatch(link["url"])
     page = nobody.get(link["url"])
     assert page.status_code == 200
+    assert len(re.findall(r"^datalens verify .+zip", page.text, re.MULTILINE)) == 2
     names = re.findall(rf'href="{link["url"]}/files/([^"]+)"', page.text)
     assert {"report-releasable.html", "privacy.json", "generator.safetensors"} <= set(names)
     assert all(nobody.get(f"{link['url']}/files/{name}").status_code == 200 for name in [*names, "samples.png"])

@@ -13,7 +13,7 @@ import pytest
 from datalens_service.api.http import middleware
 from datalens_service.api.uploads import receiver
 from datalens_service.base.settings import Settings
-from datalens_service.cli import http_protocol
+from datalens_service.cli import api_server
 from datalens_service.store.access import keys
 from datalens_service.store.datasets.upload_sessions import partial_files
 from in_process_service import InProcessService
@@ -33,7 +33,7 @@ def service(settings: Settings) -> Iterator[InProcessService]:
 
 @pytest.fixture
 def heads_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_protocol, "HEAD_SECONDS", SHORT)
+    monkeypatch.setattr(api_server, "HEAD_SECONDS", SHORT)
 
 
 def connect(service: InProcessService) -> socket.socket:

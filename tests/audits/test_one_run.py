@@ -17,7 +17,7 @@ from datalens_service.mechanisms import VectorSum
 from datalens_service.mechanisms.gradient_sum import GradientSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.models.classifiers.architectures import build_network
-from datalens_service.privacy.accounting import epsilon_for_mu, epsilon_of_units
+from datalens_service.privacy.accounting import epsilon_for_mu, epsilon_of_ledger_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.spec import TrainingSpec
@@ -177,7 +177,7 @@ def class_sums() -> ClassSums:
     mechanism.release(lambda: data, step=0, account=account, noise=NoiseSource())
     noisy = account.replay(0)
     assert noisy is not None
-    declared = epsilon_of_units(account.charged_units, DELTA)
+    declared = epsilon_of_ledger_units(account.charged_units, DELTA)
     return ClassSums(coins, mechanism.exact_sum(data) @ weights, noisy @ weights, declared)
 
 

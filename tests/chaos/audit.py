@@ -64,7 +64,7 @@ def _recomputes(stack: Stack, job: Job) -> bool:
 
 
 def _charges(stack: Stack, job: Job) -> list[tuple[int | None, int]]:
-    return [(entry.step, entry.units) for entry in stack.entries(job) if entry.kind in SPENDS]
+    return [(entry.step, entry.ledger_units) for entry in stack.entries(job) if entry.kind in SPENDS]
 
 
 def _charged_again(stack: Stack, job: Job) -> int:

@@ -83,7 +83,7 @@ def _compare_books(service: Deployment, job: Job) -> str:
         journal = account_summary.entries(session, job.dataset_id)
     charges = [entry for entry in journal if entry.job_id == job.id and entry.kind in ("charge", "recovered")]
     unpaid = service.stored_steps(job).keys() - {entry.step for entry in charges}
-    units = sum(entry.units for entry in charges)
+    units = sum(entry.ledger_units for entry in charges)
     if job.charged_units == units and not job.reserved_units and not unpaid:
         return ""
     return f"{job.id} charged {job.charged_units} and its ledger has {units}; unpaid steps: {sorted(unpaid)}"

@@ -89,7 +89,7 @@ def _read_log(stack: CeleryStack) -> dict[str, int]:
     assert stack.database.log is not None
     spent: dict[str, int] = {}
     for line in stack.database.log.read():
-        spent[line.job_id] = spent.get(line.job_id, 0) + line.units
+        spent[line.job_id] = spent.get(line.job_id, 0) + line.ledger_units
     return spent
 
 

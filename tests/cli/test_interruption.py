@@ -12,8 +12,8 @@ from typer.testing import Result
 
 from cli.embedded_runs import job_and_spends, votes
 from datalens_service.base.clock import utc_now
-from datalens_service.cli import interruption as interruption_module
-from datalens_service.cli.interruption import Interruption
+from datalens_service.cli import outcome as interruption_module
+from datalens_service.cli.outcome import Interruption
 from datalens_service.jobs.job_watch import ShutdownRequested
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import leases

@@ -26,7 +26,7 @@ def test_without_data_it_says_how_many_images_are_voted_on(datalens: Run, datale
     result = datalens(*command)
     assert result.exit_code == 0
     assert "2,245" in result.stdout
-    assert "ε at plan  1\n" in result.stdout
+    assert "ε planned  1\n" in result.stdout
     assert result.stderr == ""
 
 
@@ -119,4 +119,4 @@ def test_of_branches_the_dearest_is_stated(branch: dict[str, str], word: str) ->
         "epsilon_replace_one": 20.0, "delta": 1e-5, "warnings": [], "releases": [{"count": 65, **branch}],
     }  # fmt: skip
     lines = describe_plan(cost)
-    assert (lines["releases"], lines["ε at plan"]) == (f"{word}65", f"{word}9.9 of 10.0")
+    assert (lines["releases"], lines["ε planned"]) == (f"{word}65", f"{word}9.9 of 10.0 allowed")

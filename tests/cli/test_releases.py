@@ -35,7 +35,9 @@ def release_by_a_second_person(datalens: Run, datalens_json: Run, service: Runni
     steward = ("--url", service.url, "--api-key", datalens_json("keys", *made)["api_key"])
     withheld = datalens_json("jobs", "withhold", *decision, *steward)["approval"]
     assert (withheld["state"], withheld["reason"]) == ("withheld", "Report read; agreed.")
-    assert "released: Report read; agreed." in datalens("jobs", "release", *decision, *steward).stdout
+    shown = datalens("jobs", "release", *decision, *steward).stdout
+    assert "succeeded, released\n" in shown
+    assert "Report read; agreed.\n" in shown
 
 
 def submit_for_an_accuracy(datalens: Run, datalens_json: Run, service: RunningService, dataset_id: str) -> str:

@@ -225,7 +225,7 @@ def test_a_killed_run_goes_on_when_it_is_started_again(datalens_json: Json, npz:
     # A step that was charged and whose noise may have been drawn is charged again, and no other.
     steps = [entry.step for entry in spends]
     assert len(steps) - len(set(steps)) <= 1
-    assert job.charged_units == sum(entry.units for entry in spends)
+    assert job.charged_units == sum(entry.ledger_units for entry in spends)
     assert job.reserved_units == 0
 
 

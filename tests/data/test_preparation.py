@@ -241,14 +241,6 @@ def test_what_a_proof_says_of_a_window_is_read_strictly() -> None:
         PrepareSettings.model_validate_json(settings.model_dump_json().replace("4000", '"4000"'), strict=True)
 
 
-def test_settings_that_name_one_side_are_read() -> None:
-    stored = '{"side": 28, "fit": "crop", "colour": "rgb", "window": null, "frame": 1}'
-    square = PrepareSettings(width=28, height=28, fit=Fit.CROP, colour=Colour.RGB)
-    assert PrepareSettings.model_validate_json(stored) == square
-    with pytest.raises(ValidationError):
-        PrepareSettings.model_validate_json('{"side": 300}')
-
-
 @pytest.mark.parametrize(("text", "size"), [("64", (64, 64)), (64, (64, 64)), ("96x48", (96, 48)), ("4×256", (4, 256))])
 def test_a_size_is_read_in_its_notations(text: str | int, size: tuple[int, int]) -> None:
     assert parse_size(text) == size

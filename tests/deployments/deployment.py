@@ -228,7 +228,7 @@ class Deployment:
         first = self.first_kept_step(job)
         assert sorted(drawn) == list(range(first, first + len(drawn)))
         assert {entry.step for entry in charges} >= drawn.keys()
-        assert ended.charged_units == sum(entry.units for entry in charges)
+        assert ended.charged_units == sum(entry.ledger_units for entry in charges)
         assert self.statement(job).charged_units == ended.charged_units
         assert self.statement(job).reserved_units == ended.reserved_units == 0
 

@@ -70,11 +70,11 @@ RELEASES = (
 )
 
 
-def statement(units_charged: int | None = None, delta: float = 1e-5) -> PrivacyStatement:
+def statement(charged_units: int | None = None, delta: float = 1e-5) -> PrivacyStatement:
     made = sum(release.cost() for release in RELEASES)
     return privacy_statement(
         releases=RELEASES,
-        units_charged=made if units_charged is None else units_charged,
+        charged_units=made if charged_units is None else charged_units,
         epsilon_limit=1.0,
         limit_units=limit_units(1.0, 1e-5),
         delta=delta,

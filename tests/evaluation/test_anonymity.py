@@ -4,16 +4,11 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
 from datalens_service.privacy.accounting import mu_for_epsilon
-from datalens_service.privacy.risk import membership_advantage, right_guesses
+from datalens_service.privacy.guarantee import membership_advantage, right_guesses
 from datalens_service.report.anonymity import assess_anonymity
 from datalens_service.report.build import owner_view, releasable_view
-from datalens_service.report.card import Card, card
 from datalens_service.report.document import check, compute_seal
-from datalens_service.report.html import page
-from datalens_service.report.privacy_statement import current_tier
 from report_pages import releasable_html
 
 from .conftest import report, statement
@@ -40,19 +35,6 @@ def test_the_page_for_lawyers_has_the_questions_of_a_report_and_the_figures_of_t
     mu = mu_for_epsilon(1.0, 1e-5)
     assert guesses == right_guesses(membership_advantage(mu))
     assert "(up to 1, up to 10, above)" in page
-
-
-@pytest.mark.parametrize("former", ["strong", "reasonable", "none"])
-def test_reports_and_cards_with_former_names_of_tiers_are_read(former: str) -> None:
-    view = releasable_view(report())
-    view["privacy"]["tier"] = former
-    view["seal"]["sha256"] = compute_seal(view)
-    check(json.dumps(view).encode())
-    assert "of 3: up to 1" in page(view, None)
-    stated = card(report())
-    stated["privacy"]["tier"] = former
-    assert current_tier(Card.model_validate(stated).privacy.tier).startswith("tier_")
-    assert "reasonable" not in json.dumps(releasable_view(report())["privacy"])
 
 
 def test_both_copies_answer_the_three_questions_with_the_figures_of_the_job() -> None:

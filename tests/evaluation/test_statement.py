@@ -13,8 +13,8 @@ from datalens_service.privacy.accounting import (
     gaussian_delta,
     stated_epsilon,
 )
+from datalens_service.privacy.guarantee import membership_advantage, right_guesses
 from datalens_service.privacy.poisson_sampling import PoissonSampling
-from datalens_service.privacy.risk import membership_advantage, right_guesses
 from datalens_service.report import phrases
 from datalens_service.report.disclosures import assumptions
 from datalens_service.report.privacy_statement import (
@@ -56,9 +56,9 @@ def test_attack_bounds_agree_with_the_epsilon_delta_curve():
 
 def authors_votes(count: int) -> PrivacyStatement:
     made = (PlannedRelease(mechanism=votes(images=1), count=count),)
-    units = made[0].cost()
-    given = {"epsilon_limit": 1.0, "limit_units": units, "delta": 1e-5, "num_units": 60_000, "unit": "record"}
-    return privacy_statement(releases=made, units_charged=units, **given)
+    ledger_units = made[0].cost()
+    given = {"epsilon_limit": 1.0, "limit_units": ledger_units, "delta": 1e-5, "num_units": 60_000, "unit": "record"}
+    return privacy_statement(releases=made, charged_units=ledger_units, **given)
 
 
 @pytest.mark.parametrize(("count", "point"), [(2245, 0), (1750, 1)])
@@ -75,7 +75,7 @@ def test_the_requested_delta_comes_first_and_none_twice(delta, deltas):
     guarantee = statement(delta=delta).headline
     assert [point.delta for point in guarantee.points] == deltas
     assert guarantee.points[0].chosen == "requested"
-    assert guarantee.epsilon == stated_epsilon(Charge(guarantee.units), delta)
+    assert guarantee.epsilon == stated_epsilon(Charge(guarantee.ledger_units), delta)
 
 
 def test_votes_cost_the_same_under_both_relations():
@@ -88,18 +88,18 @@ def test_votes_cost_the_same_under_both_relations():
 
 def test_moments_cost_more_when_a_unit_is_replaced():
     privacy = statement()
-    assert privacy.headline.units == sum(release.cost() for release in RELEASES)
-    assert privacy.replace_one.units == privacy.headline.units + RELEASES[0].cost()
+    assert privacy.headline.ledger_units == sum(release.cost() for release in RELEASES)
+    assert privacy.replace_one.ledger_units == privacy.headline.ledger_units + RELEASES[0].cost()
     assert privacy.replace_one.epsilon > privacy.headline.epsilon
 
 
 def test_a_lost_charge_counts_under_both_relations_at_the_worst_factor():
     made = sum(release.cost() for release in RELEASES)
     lost = RELEASES[1].mechanism.cost()
-    assert statement(made + lost).headline.units == made + lost
+    assert statement(made + lost).headline.ledger_units == made + lost
     worst = Fraction(RELEASES[0].cost(REPLACE_ONE), RELEASES[0].cost())
     assert worst == 2
-    assert statement(made + lost).replace_one.units == statement(made).replace_one.units + 2 * lost
+    assert statement(made + lost).replace_one.ledger_units == statement(made).replace_one.ledger_units + 2 * lost
 
 
 def test_fewer_charges_than_releases_are_a_corrupt_ledger():
@@ -132,7 +132,12 @@ def test_right_guesses_are_never_rounded_down():
 
 UNITS, SLACK, DELTA = 7 * 10**13, 5 * 10**11, 1e-5
 BLOCK = PoissonSampling(
-    num_units=60_000, numerator=2**45, draws=110, slack=SLACK, units_zero_out=UNITS, units_replace_one=3 * UNITS
+    num_units=60_000,
+    numerator=2**45,
+    draws=110,
+    slack=SLACK,
+    ledger_units_zero_out=UNITS,
+    ledger_units_replace_one=3 * UNITS,
 )
 PLANNED = PlannedRelease(
     mechanism=GradientSum(dimensions=9, clip_norm=1.0, noise_stddev=10**5, sampling=BLOCK), count=100
@@ -142,22 +147,22 @@ PLANNED = PlannedRelease(
 @pytest.fixture
 def sampled() -> PrivacyStatement:
     return privacy_statement(
-        releases=first_releases([PLANNED], 40), units_charged=UNITS, slack_charged=SLACK, epsilon_limit=1.0,
+        releases=first_releases([PLANNED], 40), charged_units=UNITS, slack_charged=SLACK, epsilon_limit=1.0,
         limit_units=8 * 10**13, delta=DELTA, num_units=60_000, unit="record", result="classifier",
     )  # fmt: skip
 
 
 def test_every_epsilon_is_at_delta_less_the_slack(sampled: PrivacyStatement) -> None:
-    for guarantee, units in ((sampled.headline, UNITS), (sampled.replace_one, 3 * UNITS)):
-        assert (guarantee.units, guarantee.slack) == (units, SLACK)
+    for guarantee, ledger_units in ((sampled.headline, UNITS), (sampled.replace_one, 3 * UNITS)):
+        assert (guarantee.ledger_units, guarantee.slack) == (ledger_units, SLACK)
         for point in (*guarantee.points, *guarantee.curve):
-            assert point.epsilon == stated_epsilon(Charge(units, SLACK), point.delta)
+            assert point.epsilon == stated_epsilon(Charge(ledger_units, SLACK), point.delta)
         assert min(point.delta for point in guarantee.curve) > SLACK / 10**18
     assert sampled.spend[-1].epsilon == sampled.headline.epsilon
 
 
 def test_a_run_that_ended_early_paid_for_the_whole_block(sampled: PrivacyStatement) -> None:
-    assert [point.units for point in sampled.spend] == [0] + [UNITS] * 40
+    assert [point.ledger_units for point in sampled.spend] == [0] + [UNITS] * 40
     assert sampled.releases[0].count == 40
 
 

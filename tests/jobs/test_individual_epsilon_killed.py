@@ -54,7 +54,7 @@ def test_a_killed_job_loses_no_iterate_and_its_statistics_are_verified(local: De
     assert kept_rows(local, job.id).size == 0, "they are in the file now"
     assert description["epsilon"] <= 1.0
     charges = [entry for entry in local.entries(job) if entry.kind == EntryKind.CHARGE]
-    assert [entry.step for entry in charges if entry.units] == [0, STEPS]
+    assert [entry.step for entry in charges if entry.ledger_units] == [0, STEPS]
     assert charges[-1].label == "individual.histogram"
     local.assert_balanced(job)
 

@@ -28,7 +28,7 @@ def test_a_killed_sampled_job_goes_on_and_is_charged_once(local: Deployment) -> 
 
     assert local.job(job).state == JobState.SUCCEEDED
     charges = [entry for entry in local.entries(job) if entry.kind == EntryKind.CHARGE]
-    assert [entry.step for entry in charges if entry.units or entry.slack] == [0]
+    assert [entry.step for entry in charges if entry.ledger_units or entry.slack] == [0]
     assert len(charges) == STEPS + 1
     assert [entry.step for entry in charges].count(20) == 2
     assert len(local.stored_steps(job)) <= 50, "the state takes the place of sums"

@@ -7,7 +7,7 @@ import torch
 from datalens_service.mechanisms import ClippedRows
 from datalens_service.privacy.accounting import (
     NeighboringRelation,
-    epsilon_of_units,
+    epsilon_of_ledger_units,
     limit_units,
     smallest_noise_stddev,
 )
@@ -35,7 +35,7 @@ def test_golden_noise_of_a_hundred_batches(epsilon, stddev, units, spent):
     assert squared == 4 * 4096**2
     assert smallest_noise_stddev(squared, 10_000, limit_units(epsilon, 1e-5)) == stddev
     assert mechanism.cost() == units == mechanism.cost(NeighboringRelation.REPLACE_ONE)
-    assert epsilon_of_units(100 * units, 1e-5) == pytest.approx(spent, abs=1e-7)
+    assert epsilon_of_ledger_units(100 * units, 1e-5) == pytest.approx(spent, abs=1e-7)
 
 
 def test_long_gradients_are_cut_to_one_length_and_short_ones_stay():

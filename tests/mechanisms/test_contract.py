@@ -21,7 +21,7 @@ from datalens_service.mechanisms import (
     VonMisesFisherSum,
     VoteMechanism,
 )
-from datalens_service.privacy.accounting import NeighboringRelation, mu_of_units
+from datalens_service.privacy.accounting import NeighboringRelation, mu_of_ledger_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
 from privacy_gate.cases import CASES, PIXELS, REPLACE_ONE, ZERO_OUT, distances_squared, vote
@@ -137,5 +137,5 @@ def test_mechanism_level_audit_of_votes(kind, parameters):
     difference = (high - low)[0].astype(np.float64)
     scores = (account.replay(0) - high) @ difference
     found = difference @ difference / scores.std()
-    charged = mu_of_units(account.charged_units // images)
+    charged = mu_of_ledger_units(account.charged_units // images)
     assert charged * (0.993 - 6 / np.sqrt(2 * images)) <= found <= charged * (1 + 6.5 / np.sqrt(2 * images))

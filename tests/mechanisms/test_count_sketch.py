@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from datalens_service.mechanisms import CountSketch
 from datalens_service.mechanisms.topagg import sign_votes
-from datalens_service.privacy.accounting import cost_units
+from datalens_service.privacy.accounting import cost_ledger_units
 from privacy_gate.cases import vote
 
 TEACHERS, IMAGES, DIMENSIONS = 40, 4, 25
@@ -83,8 +83,8 @@ def test_decoding_averages_the_rows_and_keeps_k():
 
 
 def test_a_table_costs_as_many_votes_as_it_has_rows():
-    assert sketch(rows=1).cost() == IMAGES * cost_units(4 * 6, 500)
-    assert sketch(rows=5).cost() == IMAGES * cost_units(4 * 6 * 5, 500)
+    assert sketch(rows=1).cost() == IMAGES * cost_ledger_units(4 * 6, 500)
+    assert sketch(rows=5).cost() == IMAGES * cost_ledger_units(4 * 6 * 5, 500)
     assert sketch(columns=3).cost() == sketch(columns=300).cost()
 
 

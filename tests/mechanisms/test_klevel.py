@@ -7,7 +7,7 @@ import torch
 from pydantic import ValidationError
 
 from datalens_service.mechanisms import KLevel
-from datalens_service.privacy.accounting import NeighboringRelation, cost_units
+from datalens_service.privacy.accounting import NeighboringRelation, cost_ledger_units
 from privacy_gate.cases import vote
 
 TEACHERS, IMAGES, DIMENSIONS = 10, 4, 25
@@ -75,7 +75,7 @@ def test_a_smaller_row_norm_costs_less_and_loses_almost_no_row():
     length_squared = votes.double().square().sum(dim=-1)
     assert (length_squared <= 5_000).double().mean() > 0.99
     assert length_squared.mean() > 0.75 * 5_000, "the bound is used"
-    assert short.cost() == IMAGES * cost_units(4 * 5_000, 500)
+    assert short.cost() == IMAGES * cost_ledger_units(4 * 5_000, 500)
 
 
 def test_a_row_norm_above_the_natural_one_changes_nothing():

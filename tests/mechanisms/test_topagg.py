@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from datalens_service.mechanisms import CountSketchParameters, TopAgg, TopAggParameters
-from datalens_service.privacy.accounting import NeighboringRelation, cost_units
+from datalens_service.privacy.accounting import NeighboringRelation, cost_ledger_units
 
 
 def topagg(**changes: object) -> TopAgg:
@@ -80,7 +80,7 @@ def test_total_adds_blocks_without_overflow():
 def test_images_of_different_classes_are_charged_in_parallel():
     mixed = topagg(images=20)
     apart = topagg(images=20, classes_voted_apart=10)
-    each = cost_units(4 * 6, 1000)
+    each = cost_ledger_units(4 * 6, 1000)
     assert mixed.cost() == mixed.cost(NeighboringRelation.REPLACE_ONE) == 20 * each
     assert apart.cost() == 2 * each
     assert apart.cost(NeighboringRelation.REPLACE_ONE) == 4 * each, "a relabelled unit reaches two teachers"

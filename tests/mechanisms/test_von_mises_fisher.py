@@ -138,7 +138,7 @@ def directions(units: int = 6, passes: int = 2, noise_stddev: int = 1_000_000) -
 
 
 def unpriced(dimensions: int, noise_stddev: int) -> VonMisesFisherSum:
-    partition = PartitionedPasses(num_units=1, batches=1, passes=1, units_zero_out=1, units_replace_one=1)
+    partition = PartitionedPasses(num_units=1, batches=1, passes=1, ledger_units_zero_out=1, ledger_units_replace_one=1)
     return VonMisesFisherSum(dimensions=dimensions, partition=partition, noise_stddev=noise_stddev)
 
 
@@ -168,8 +168,8 @@ def test_lengths_from_the_smallest_to_the_largest_number_become_one():
 
 def test_a_price_that_is_not_that_of_the_passes_is_refused():
     mechanism = directions(passes=3)
-    for stated in (mechanism.partition.units_zero_out - 1, mechanism.partition.units_zero_out + 1):
-        other = mechanism.partition.model_copy(update={"units_zero_out": stated})
+    for stated in (mechanism.partition.ledger_units_zero_out - 1, mechanism.partition.ledger_units_zero_out + 1):
+        other = mechanism.partition.model_copy(update={"ledger_units_zero_out": stated})
         with pytest.raises(InvalidSpec, match="3 passes cost"):
             other.recompute_price(mechanism.noise_multiplier())
     mechanism.partition.recompute_price(mechanism.noise_multiplier())
@@ -178,7 +178,7 @@ def test_a_price_that_is_not_that_of_the_passes_is_refused():
 
 
 def test_every_unit_is_in_one_batch_of_a_pass():
-    block = PartitionedPasses(num_units=103, batches=10, passes=2, units_zero_out=1, units_replace_one=1)
+    block = PartitionedPasses(num_units=103, batches=10, passes=2, ledger_units_zero_out=1, ledger_units_replace_one=1)
     batches = [block.draw_batch(draw, NoiseSource()) for draw in range(block.draws)]
     for first in (0, 10):
         assert (np.sum(batches[first : first + 10], axis=0) == 1).all()

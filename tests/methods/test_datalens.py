@@ -8,8 +8,8 @@ from datalens_service.base.errors import BudgetExceeded, CheckpointMismatch, Inf
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.methods import DataLens
 from datalens_service.methods.script import Resumed
-from datalens_service.methods.voting.shard_teachers import VoteQuestion, image_votes
-from datalens_service.privacy.accounting import cost_units, limit_units
+from datalens_service.methods.voting.training_run import VoteQuestion, image_votes
+from datalens_service.privacy.accounting import cost_ledger_units, limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
 from tests.stepped_runs import SteppedRun
@@ -62,7 +62,7 @@ def test_named_steps_get_the_noise_the_budget_pays_for():
     units = limit_units(1.0, 1e-5)
     votes = DataLens(steps=100).plan(MNIST, units).releases[0]
     assert votes.count == 100
-    quieter = cost_units(4 * 200, votes.mechanism.noise_stddev - 1, 15 * 100)
+    quieter = cost_ledger_units(4 * 200, votes.mechanism.noise_stddev - 1, 15 * 100)
     assert votes.cost() <= units < quieter
 
 

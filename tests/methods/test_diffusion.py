@@ -87,7 +87,7 @@ def test_a_run_that_lost_a_release_of_its_start_hands_out_the_start() -> None:
     method = Diffusion.model_validate({**SMALL, "noise_multiplier": None})
     plan = method.plan_within(dataset.schema, EPSILON, DELTA)
     first = plan.releases[0].mechanism
-    books.charge(0, first.label(), first.price(1, NeighboringRelation.ZERO_OUT).units, 0)
+    books.charge(0, first.label(), first.price(1, NeighboringRelation.ZERO_OUT).ledger_units, 0)
     result = run(TrainingSpec(method=method, epsilon=EPSILON, delta=DELTA), dataset, account=books, plan=plan)
     start = sum(release.count for release in plan.releases[:-1])
     assert (result.steps_made, len(books.charges)) == (start, start + 1)
@@ -141,18 +141,15 @@ def test_images_after_a_start_with_soft_labels_have_some(tmp_path: Path) -> None
 
 
 def test_the_noise_at_which_the_path_ends_belongs_to_the_generator() -> None:
-    """The network was not trained, so what it leaves at the end is seen; files of earlier versions end at 0.02."""
+    """The network was not trained, so what it leaves at the end is seen."""
     model = train(start(bars(), steps=1, pretraining_steps=0), account())
     assert model.settings["end_stddev"] == 0.15
-    settings = {name: value for name, value in model.settings.items() if name != "end_stddev"}
-    earlier = Generator(model.kind, model.schema, settings, model.tensors)
-    ended = Generator(model.kind, model.schema, settings | {"end_stddev": 0.02}, model.tensors)
-    np.testing.assert_array_equal(earlier.sample(8)[0], ended.sample(8)[0])
+    ended = Generator(model.kind, model.schema, model.settings | {"end_stddev": 0.02}, model.tensors)
     assert (model.sample(8)[0] != ended.sample(8)[0]).any()
 
 
 def test_guidance_belongs_to_the_generator() -> None:
-    """Earlier versions drew without. Weights after one step hardly know classes, so others take their place."""
+    """Weights after one step hardly know classes, so others take their place."""
     plain = train(start(bars(), steps=1, guidance_scale=1.0), account())
     model = train(start(bars(), steps=1), account())
     assert (model.settings["guidance_scale"], plain.settings["guidance_scale"]) == (1.5, 1.0)
@@ -161,11 +158,8 @@ def test_guidance_belongs_to_the_generator() -> None:
         name: rng.normal(0, 0.1, value.shape).astype(np.float32) if name.startswith("denoiser.") else value
         for name, value in model.tensors.items()
     }
-    settings = {name: value for name, value in model.settings.items() if name != "guidance_scale"}
     guided = Generator(model.kind, model.schema, model.settings, tensors)
-    unguided = Generator(model.kind, model.schema, settings | {"guidance_scale": 1.0}, tensors)
-    earlier = Generator(model.kind, model.schema, settings, tensors)
-    np.testing.assert_array_equal(earlier.sample(8)[0], unguided.sample(8)[0])
+    unguided = Generator(model.kind, model.schema, model.settings | {"guidance_scale": 1.0}, tensors)
     assert (guided.sample(8)[0] != unguided.sample(8)[0]).any()
 
 

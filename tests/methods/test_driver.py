@@ -50,7 +50,7 @@ class Scripted(Method):
     name: Literal["scripted"] = "scripted"
     second: Literal["zeros", "raises", "louder"] = "zeros"
 
-    def plan(self, schema: Any, units: int) -> Plan:
+    def plan(self, schema: Any, ledger_units: int) -> Plan:
         return PLAN
 
     def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:

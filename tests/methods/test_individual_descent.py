@@ -61,11 +61,11 @@ def test_the_histogram_is_the_last_release_and_within_the_epsilon_of_the_job(met
     assert price.kept_bytes == method.steps * price.releases[0]["dimensions"] * 4
     histogram = plan_of(method).releases[-1].mechanism
     assert isinstance(histogram, IndividualHistogram)
-    assert price.units - plan_of(method.model_copy(update={"histogram_noise": None})).cost() <= histogram.cost()
+    assert price.ledger_units - plan_of(method.model_copy(update={"histogram_noise": None})).cost() <= histogram.cost()
     books = account()
     result = run(spec, records(), account=books)
     assert books.charges[-1] == (method.steps, "individual.histogram", histogram.cost())
-    assert books.charged_units == price.units
+    assert books.charged_units == price.ledger_units
     assert result.extras.individual is not None
     assert len(result.extras.individual.noisy_counts) == histogram.bins
 

@@ -14,7 +14,7 @@ from datalens_service.methods.descent.individual_norms import squared_norms
 from datalens_service.methods.descent.iterates import Iterates
 from datalens_service.methods.descent.unit_gradients import image_gradients
 from datalens_service.models.classifiers.architectures import build_network
-from datalens_service.privacy.accounting import epsilon_of_units, limit_units
+from datalens_service.privacy.accounting import epsilon_of_ledger_units, limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.individual import FullBatchAccountant, norm_levels, realised_epsilons, with_margin
 from datalens_service.privacy.randomness import NoiseSource
@@ -59,9 +59,9 @@ def test_units_have_the_epsilon_of_the_job_if_they_are_always_clipped_and_less_i
     epsilons = individual_epsilons(method, norms_of(method, records(), trained(method)))
     job = method.plan(records().schema, UNITS).cost()
     if clip_norm < 1:
-        assert set(epsilons.tolist()) == {epsilon_of_units(job, DELTA)}
+        assert set(epsilons.tolist()) == {epsilon_of_ledger_units(job, DELTA)}
     else:
-        assert (epsilons < epsilon_of_units(job, DELTA) / 10).all()
+        assert (epsilons < epsilon_of_ledger_units(job, DELTA) / 10).all()
 
 
 def test_a_unit_added_at_the_end_leaves_all_other_norms_as_they_were():

@@ -11,7 +11,7 @@ from datalens_service.base.errors import BudgetExceeded, InfeasiblePlan, Invalid
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.mechanisms import VonMisesFisherSum
 from datalens_service.methods import DpSgd
-from datalens_service.privacy.accounting import NeighboringRelation, epsilon_of_units, limit_units
+from datalens_service.privacy.accounting import NeighboringRelation, epsilon_of_ledger_units, limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.spec import TrainingSpec
@@ -51,7 +51,7 @@ def test_it_learns_and_two_passes_are_charged_with_the_first_draw() -> None:
     block = result.plan.releases[0].mechanism.block()
     assert block is not None
     assert books.charges == [
-        (step, "network.noisy_directions", block.charge().units * (step == 0)) for step in range(20)
+        (step, "network.noisy_directions", block.charge().ledger_units * (step == 0)) for step in range(20)
     ]
     assert books.slack == 0
     predicted = result.model.predict(dataset.train.images).argmax(axis=1)  # type: ignore[attr-defined]
@@ -63,7 +63,7 @@ def test_the_largest_concentration_that_fits_is_planned(steps: int, passes: int)
     schema = stripes().schema
     mechanism = mechanism_of(directed(steps=steps), 2.0, schema)
     assert mechanism.partition.passes == passes
-    spent = epsilon_of_units(mechanism.cost(), DELTA)
+    spent = epsilon_of_ledger_units(mechanism.cost(), DELTA)
     assert 1.999 < spent <= 2.0
     mu = mechanism.kappa * math.sqrt(passes / (mechanism.dimensions - 3))
     assert mu**2 * 10**15 <= mechanism.cost() <= mu**2 * 10**15 * 1.001
@@ -75,7 +75,7 @@ def test_replacing_a_unit_costs_what_composed_privacy_losses_say(passes: int, ka
     schema = Schema(channels=1, height=28, width=28, class_names=tuple("0123456789"), num_units=60_000)
     method = directed(architecture="lenet", batch=600, steps=100 * passes, kappa=kappa)
     cost = mechanism_of(method, 10.0, schema).cost(NeighboringRelation.REPLACE_ONE)
-    assert epsilon_of_units(cost, DELTA) == pytest.approx(published, rel=0.03)
+    assert epsilon_of_ledger_units(cost, DELTA) == pytest.approx(published, rel=0.03)
 
 
 def test_a_plan_says_what_directions_cost_without_delta() -> None:
@@ -166,7 +166,7 @@ def test_a_killed_run_pays_once_and_takes_no_unit_twice_in_a_pass(
     monkeypatch.setattr(VonMisesFisherSum, "noisy_sum", dying)
     steps_made = _until_it_ends(sqlite_database, submitted.id, spec, dataset)
     charges = [entry for entry in journal_of(sqlite_database, stored.id) if entry.kind == EntryKind.CHARGE]
-    assert [entry.units for entry in charges if entry.units] == [plan.charge().units]
+    assert [entry.ledger_units for entry in charges if entry.ledger_units] == [plan.charge().ledger_units]
     assert summed.max() <= 2
     assert len(charges) == 8
     assert steps_made == 8 - 8 // every

@@ -44,8 +44,8 @@ TURNED = Plan(releases=(COUNT,), branches=dict(reversed(PLAN.branches.items())))
 def test_units_and_slack_are_those_of_the_dearest_branch_by_themselves(
     plan: Plan, relation: NeighboringRelation
 ) -> None:
-    many, sampled = 91 * SUM.price(1, relation).units, SAMPLED.cost(relation)
-    assert plan.cost(relation) == SUM.price(1, relation).units + max(many, sampled)
+    many, sampled = 91 * SUM.price(1, relation).ledger_units, SAMPLED.cost(relation)
+    assert plan.cost(relation) == SUM.price(1, relation).ledger_units + max(many, sampled)
     assert plan.slack == SAMPLED.slack > 0
     assert plan.charge() == Charge(plan.cost(), plan.slack)
     assert plan.steps == 92

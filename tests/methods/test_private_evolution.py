@@ -11,9 +11,14 @@ from pydantic import ValidationError
 
 from datalens_service.base.errors import InvalidSpec, WorkerUnavailable
 from datalens_service.data.dataset import Dataset
+from datalens_service.data.digits import digits
 from datalens_service.methods import PrivateEvolution
+from datalens_service.methods.public.private_evolution import CandidateView, average_cells
+from datalens_service.models.classifiers.encoded_features import FeatureBasis
+from datalens_service.models.encoders import ScatteringEncoder
 from datalens_service.models.generators import installed
-from datalens_service.privacy.accounting import UNITS_PER_MU_SQUARED
+from datalens_service.models.generators.pool import PublicCells
+from datalens_service.privacy.accounting import LEDGER_UNITS_PER_MU_SQUARED
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.report.privacy_statement import describe_public_inputs
 from datalens_service.spec import TrainingSpec
@@ -47,13 +52,32 @@ def test_images_of_a_class_are_those_that_its_own_records_voted_for(seed: int) -
     assert share_bright_right(*made(METHOD, stripes(), seed=seed).generator.sample(40)) > 0.9
 
 
+def test_no_digit_votes_for_the_negative_of_another() -> None:
+    schema, train, _ = digits()
+    shown, voting = train.images[:100], train.images[100:300]
+    basis = FeatureBasis.from_encoder(ScatteringEncoder(), schema, "cpu", 64)
+    basis.fit(np.concatenate([shown, 255 - shown]), 0.0, seed=0)
+    view = CandidateView(basis)
+    candidates = PublicCells(view.features(np.concatenate([shown, 255 - shown])))
+    assert (candidates.nearest(view.features(voting)) < len(shown)).all()
+    assert (np.linalg.norm(view.features(voting), axis=1) <= 1).all()
+
+
+def test_cells_are_averages_of_an_image_of_any_size() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (3, 16, 24, 2), dtype=np.uint8)
+    means = images.reshape(3, 8, 2, 8, 3, 2).mean(axis=(2, 4)) / 255 - 0.5
+    np.testing.assert_allclose(average_cells(images), means.reshape(3, -1) / 128**0.5, rtol=1e-5)
+    assert average_cells(images[:, :3, :5]).shape == (3, 3 * 5 * 2)
+    np.testing.assert_array_equal(average_cells(images)[1:2], average_cells(images[1:2]))
+
+
 def test_rounds_share_the_budget_evenly_at_the_golden_price() -> None:
     private = stripes()
     spec = TrainingSpec(method=METHOD, epsilon=20.0, delta=1e-4)
     account = MemoryAccount(spec.limit_units(private.schema))
     made(METHOD, private, account)
     mechanism = spec.plan(private.schema).releases[0].mechanism
-    each = Fraction(mechanism.grid**2, mechanism.noise_stddev**2 - 9) * UNITS_PER_MU_SQUARED
+    each = Fraction(mechanism.grid**2, mechanism.noise_stddev**2 - 9) * LEDGER_UNITS_PER_MU_SQUARED
     assert [label for _, label, _ in account.charges] == ["votes.cells"] * 4
     assert [units for _, _, units in account.charges] == [pytest.approx(float(each), abs=1)] * 4
     assert account.charged_units == spec.plan(private.schema).cost() <= spec.limit_units(private.schema)

@@ -65,7 +65,7 @@ def test_it_learns_and_the_block_is_charged_once(records: int) -> None:
     block = release.mechanism.block()
     assert block is not None
     assert books.charges == [
-        (step, "network.sampled_gradient", block.units_zero_out * (step == 0)) for step in range(20)
+        (step, "network.sampled_gradient", block.ledger_units_zero_out * (step == 0)) for step in range(20)
     ]
     assert (books.charged_units, books.slack) == result.plan.charge()
     assert share_right(result.model) > 0.9
@@ -80,9 +80,9 @@ def test_the_plan_is_the_least_noise_that_fits(batch: int, epsilon: float) -> No
     less = release.mechanism.model_copy(update={"noise_stddev": int(release.mechanism.noise_stddev * 0.9998)})
     block = release.mechanism.block()
     assert block is not None
-    fixed = block.model_dump(exclude={"units_zero_out", "units_replace_one"})
+    fixed = block.model_dump(exclude={"ledger_units_zero_out", "ledger_units_replace_one"})
     cheaper = type(block).priced(less.noise_multiplier(), **fixed)
-    assert cheaper.charge().units > limit_units(epsilon, delta_beside(block.slack, DELTA))
+    assert cheaper.charge().ledger_units > limit_units(epsilon, delta_beside(block.slack, DELTA))
 
 
 @pytest.mark.parametrize(("steps", "spare"), [(1, 2), (20, 2), (201, 3), (1172, 12)])
@@ -237,7 +237,7 @@ def test_no_more_is_drawn_than_was_paid_for() -> None:
     with pytest.raises(BudgetExceeded):
         resumed.step(2, books, NoiseSource())
     assert len(books.charges) == block.draws == 5
-    assert books.charged_units == block.units_zero_out
+    assert books.charged_units == block.ledger_units_zero_out
 
 
 def test_accounts_in_memory_hold_blocks_and_slack() -> None:
@@ -250,7 +250,7 @@ def test_accounts_in_memory_hold_blocks_and_slack() -> None:
     with pytest.raises(StateConflict):
         books.charge_draw(1, "sampled", other)
     with pytest.raises(BudgetExceeded):
-        books.charge(1, "more", books.limit_units - block.units_zero_out)
+        books.charge(1, "more", books.limit_units - block.ledger_units_zero_out)
     alone = MemoryAccount(books.limit_units)
     alone.charge_draw(0, "sampled", block)
     alone.charge_draw(1, "sampled", block)
@@ -259,7 +259,7 @@ def test_accounts_in_memory_hold_blocks_and_slack() -> None:
     shared = MemoryAccount(books.limit_units)
     shared.charge(0, "more", 1)
     with pytest.raises(BudgetExceeded):
-        shared.charge_draw(1, "sampled", block.model_copy(update={"units_zero_out": 1}))
+        shared.charge_draw(1, "sampled", block.model_copy(update={"ledger_units_zero_out": 1}))
 
 
 @pytest.mark.parametrize("records", [1, 4])

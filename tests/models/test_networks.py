@@ -2,8 +2,7 @@ import pytest
 import torch
 
 from datalens_service.models.teachers.ensemble import TeacherEnsemble
-from datalens_service.models.teachers.networks import ARCHITECTURES, Conv, Dense
-from datalens_service.models.teachers.unfold import fold, unfold
+from datalens_service.models.teachers.networks import ARCHITECTURES, Conv, Dense, fold, unfold
 
 from .builders import random_batches, schema_of
 

@@ -13,12 +13,12 @@ from datalens_service.methods import DpSgd
 from datalens_service.privacy import accounting, sampled
 from datalens_service.privacy.accounting import (
     NeighboringRelation,
-    cost_units,
-    epsilon_of_units,
+    cost_ledger_units,
+    epsilon_of_ledger_units,
     limit_units,
     smallest_noise_stddev,
 )
-from datalens_service.privacy.dominance import dominates, dominating_units, poisson_gaussian_curve
+from datalens_service.privacy.dominance import dominates, dominating_ledger_units, poisson_gaussian_curve
 from datalens_service.privacy.sampled import LOSS_INTERVAL, poisson_sampled_epsilon
 from privacy_gate.detect_price import exact_delta
 
@@ -30,7 +30,7 @@ GOLDEN_MU = {
 
 
 def test_golden_cost_and_limit():
-    assert accounting.cost_units(4 * 200, 5000) == 32_000_011_521
+    assert accounting.cost_ledger_units(4 * 200, 5000) == 32_000_011_521
     assert accounting.limit_units(1.0, 1e-5) == pytest.approx(71_851_404_654_918, rel=1e-9)
 
 
@@ -57,14 +57,14 @@ def test_integer_ledger_never_passes_the_limit_under_random_charges():
     limits = [accounting.limit_units(rng.uniform(0.05, 20), 1e-5) for _ in range(100)]
     for number in range(20_000):
         top_k, stddev = rng.randint(1, 900), rng.randint(100, 9000)
-        cost, exact = accounting.cost_units(4 * top_k, stddev), Fraction(4 * top_k, stddev**2 - 9)
+        cost, exact = accounting.cost_ledger_units(4 * top_k, stddev), Fraction(4 * top_k, stddev**2 - 9)
         affordable = limits[number % 100] // cost
         assert exact * affordable * 10**15 <= affordable * cost <= limits[number % 100]
     for limit in limits[:20]:
         exact, charged = Fraction(0), 0
         while True:
             top_k, stddev = rng.randint(1, 900), rng.randint(100, 9000)
-            cost = accounting.cost_units(4 * top_k, stddev)
+            cost = accounting.cost_ledger_units(4 * top_k, stddev)
             if charged + cost > limit:
                 break
             charged += cost
@@ -83,8 +83,8 @@ def test_charged_delta_covers_the_lattice_sum():
     weights = [math.exp(-(x**2) / (2 * variance)) for x in lattice]
     moved = [math.exp(-((x - shift) ** 2) / (2 * variance)) for x in lattice]
     delta = sum(max(0.0, a - math.exp(epsilon) * b) for a, b in zip(moved, weights, strict=True)) / sum(weights)
-    units = repeats * accounting.cost_units(4 * top_k, stddev)
-    charged = accounting.gaussian_delta(accounting.mu_of_units(units), epsilon)
+    ledger_units = repeats * accounting.cost_ledger_units(4 * top_k, stddev)
+    charged = accounting.gaussian_delta(accounting.mu_of_ledger_units(ledger_units), epsilon)
     assert charged >= delta
     assert charged == pytest.approx(delta, rel=0.05)
     # Continuous noise of the same σ: the lattice itself costs next to nothing, the margin is all in σ² − 9.
@@ -94,7 +94,7 @@ def test_charged_delta_covers_the_lattice_sum():
 
 def test_small_noise_is_refused():
     with pytest.raises(InvalidSpec, match="at least 100"):
-        accounting.cost_units(4, 99)
+        accounting.cost_ledger_units(4, 99)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.inf, math.nan])
@@ -115,18 +115,20 @@ def test_delta_policy():
 def test_smallest_noise_is_the_smallest():
     limit = accounting.limit_units(1.0, 1e-5)
     stddev = accounting.smallest_noise_stddev(800, 2245, limit)
-    assert accounting.cost_units(800, stddev, 2245) <= limit < accounting.cost_units(800, stddev - 1, 2245)
+    assert (
+        accounting.cost_ledger_units(800, stddev, 2245) <= limit < accounting.cost_ledger_units(800, stddev - 1, 2245)
+    )
 
 
 def test_smallest_noise_over_the_whole_range():
     rng = random.Random(8)  # noqa: S311
     for _ in range(3000):
         sensitivity, queries = rng.randint(1, 10 ** rng.randint(1, 14)), rng.randint(1, 10**6)
-        units = queries * rng.randint(1, 10 ** rng.randint(1, 15))
-        stddev = accounting.smallest_noise_stddev(sensitivity, queries, units)
-        assert accounting.cost_units(sensitivity, stddev, queries) <= units
+        ledger_units = queries * rng.randint(1, 10 ** rng.randint(1, 15))
+        stddev = accounting.smallest_noise_stddev(sensitivity, queries, ledger_units)
+        assert accounting.cost_ledger_units(sensitivity, stddev, queries) <= ledger_units
         if stddev > accounting.MINIMUM_NOISE_STDDEV:
-            assert accounting.cost_units(sensitivity, stddev - 1, queries) > units
+            assert accounting.cost_ledger_units(sensitivity, stddev - 1, queries) > ledger_units
     with pytest.raises(InfeasiblePlan, match="raise epsilon"):
         accounting.smallest_noise_stddev(800, 100, 99)
 
@@ -168,12 +170,14 @@ def test_full_passes_get_the_golden_noise_on_a_grid_of_16384(epsilon: float, ste
 
 
 @pytest.mark.parametrize(
-    ("stddev", "units", "replace_one"),
+    ("stddev", "ledger_units", "replace_one"),
     [(1_497_194, 119_752_261_178, 2.154676), (200_618, 6_669_604_563_249, 24.388852)],
 )
-def test_full_passes_cost_the_golden_units_a_step(stddev: int, units: int, replace_one: float) -> None:
-    assert cost_units(GRID**2, stddev) == units
-    assert epsilon_of_units(600 * cost_units(4 * GRID**2, stddev), DELTA) == pytest.approx(replace_one, abs=1e-6)
+def test_full_passes_cost_the_golden_units_a_step(stddev: int, ledger_units: int, replace_one: float) -> None:
+    assert cost_ledger_units(GRID**2, stddev) == ledger_units
+    assert epsilon_of_ledger_units(600 * cost_ledger_units(4 * GRID**2, stddev), DELTA) == pytest.approx(
+        replace_one, abs=1e-6
+    )
 
 
 @pytest.mark.parametrize(
@@ -214,6 +218,6 @@ def test_sampled_passes_need_the_golden_mu(
     assert dominates(1.0001 * mu, curve, slack)
     assert not dominates(0.998 * mu, curve, slack)
     # What the product charges at its own, larger slack is no more, but for the price of the slack itself.
-    units = dominating_units(curve, Fraction(1, 10**6))
-    assert math.sqrt(units / 1e15) <= mu
-    assert epsilon_of_units(math.ceil(1e15 * mu**2), DELTA - 1e-9) == pytest.approx(epsilon, rel=1e-3)
+    ledger_units = dominating_ledger_units(curve, Fraction(1, 10**6))
+    assert math.sqrt(ledger_units / 1e15) <= mu
+    assert epsilon_of_ledger_units(math.ceil(1e15 * mu**2), DELTA - 1e-9) == pytest.approx(epsilon, rel=1e-3)

@@ -22,15 +22,15 @@ from datalens_service.privacy.accounting import (
     Charge,
     NeighboringRelation,
     epsilon_of_charge,
-    epsilon_of_units,
-    mu_of_units,
+    epsilon_of_ledger_units,
+    mu_of_ledger_units,
 )
 from datalens_service.privacy.dominance import (
     PrivacyCurve,
     _largest_dip,
     deltas_at_multiples,
     dominates,
-    dominating_units,
+    dominating_ledger_units,
     gaussian_deltas,
     poisson_gaussian_curve,
 )
@@ -56,7 +56,7 @@ class Block:
 
     @cache  # noqa: B019
     def units(self) -> int:
-        return dominating_units(self.curve(), SLACK)
+        return dominating_ledger_units(self.curve(), SLACK)
 
     def losses(self) -> Any:
         return dp_accounting_losses(self.noise_multiplier, self.batch / UNITS, self.steps, self.relation)
@@ -94,14 +94,14 @@ def composed_and_stated(blocks: tuple[Block, ...], gaussian_mu: float) -> tuple[
     [(LARGE, 0.42597, 1.6727), (SMALL, 0.19394, 0.7040), (NOISY, 0.25567, 0.9527), (SHARP, 0.82318, 3.5092)],
 )
 def test_known_figures(block: Block, mu: float, epsilon: float) -> None:
-    assert mu_of_units(block.units()) == pytest.approx(mu, rel=2e-4)
-    assert epsilon_of_units(block.units(), DELTA - float(SLACK)) == pytest.approx(epsilon, rel=2e-4)
+    assert mu_of_ledger_units(block.units()) == pytest.approx(mu, rel=2e-4)
+    assert epsilon_of_ledger_units(block.units(), DELTA - float(SLACK)) == pytest.approx(epsilon, rel=2e-4)
 
 
 @pytest.mark.parametrize(("relation", "shift"), [(ZERO_OUT, 1), (REPLACE_ONE, 2)])
 def test_without_sampling_it_is_the_closed_form(relation: NeighboringRelation, shift: int) -> None:
     block = Block(UNITS, 20.0, 25, relation)
-    mu = mu_of_units(block.units())
+    mu = mu_of_ledger_units(block.units())
     assert shift * 0.25 - 1e-5 < mu <= shift * 0.25 * (1 + 1e-6)
 
 
@@ -121,7 +121,7 @@ def test_the_gaussian_lies_above_the_curve_everywhere_up_to_the_slack(block: Blo
 def test_a_curve_just_above_the_slack_is_covered() -> None:
     knots = 1e-4 * np.arange(20_001)
     curve = PrivacyCurve(knots, np.where(knots < 1, 1.5e-6, 5e-7))
-    mu = mpmath.sqrt(mpmath.mpf(dominating_units(curve, Fraction(1, 10**6))) / 10**15)
+    mu = mpmath.sqrt(mpmath.mpf(dominating_ledger_units(curve, Fraction(1, 10**6))) / 10**15)
     last_above = float(knots[np.flatnonzero(curve.deltas > 1e-6)[-1]])
     assert exact_delta(mu, mpmath.mpf(last_above)) + mpmath.mpf(1e-6) >= mpmath.mpf(1.5e-6)
 
@@ -130,11 +130,11 @@ def test_a_curve_that_is_no_number_is_not_covered() -> None:
     deltas = np.full(100, 1e-9)
     deltas[40] = np.nan
     with pytest.raises(InfeasiblePlan):
-        dominating_units(PrivacyCurve(1e-4 * np.arange(100), deltas), Fraction(1, 10**6))
+        dominating_ledger_units(PrivacyCurve(1e-4 * np.arange(100), deltas), Fraction(1, 10**6))
 
 
 def test_less_than_the_price_does_not_dominate() -> None:
-    mu = mu_of_units(LARGE.units())
+    mu = mu_of_ledger_units(LARGE.units())
     # Neighbouring floats may round to either side.
     assert dominates((1 + 1e-12) * mu, LARGE.curve(), SLACK)
     assert not dominates(0.999 * mu, LARGE.curve(), SLACK)
@@ -142,7 +142,7 @@ def test_less_than_the_price_does_not_dominate() -> None:
 
 
 def test_more_slack_costs_fewer_units() -> None:
-    prices = [dominating_units(LARGE.curve(), slack) for slack in (SLACK / 10, SLACK, 10 * SLACK)]
+    prices = [dominating_ledger_units(LARGE.curve(), slack) for slack in (SLACK / 10, SLACK, 10 * SLACK)]
     assert prices == sorted(prices, reverse=True)
     assert len(set(prices)) == 3
 
@@ -236,13 +236,13 @@ def closest_kernel(p: np.ndarray, q: np.ndarray, g1: np.ndarray, g0: np.ndarray)
 def test_a_run_whose_tail_is_larger_than_the_slack_is_refused() -> None:
     curve = PrivacyCurve(np.array([0.0, 1.0]), np.array([0.5, 1e-3]))
     with pytest.raises(InfeasiblePlan, match="more noise"):
-        dominating_units(curve, SLACK)
+        dominating_ledger_units(curve, SLACK)
 
 
 @pytest.mark.parametrize("slack", [Fraction(0), Fraction(-1, 10)])
 def test_slack_must_be_above_0(slack: Fraction) -> None:
     with pytest.raises(InvalidSpec, match="slack"):
-        dominating_units(SMALL.curve(), slack)
+        dominating_ledger_units(SMALL.curve(), slack)
 
 
 @pytest.mark.parametrize("relation", NeighboringRelation)

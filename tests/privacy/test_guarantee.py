@@ -17,7 +17,7 @@ def test_a_job_on_single_images_says_what_somebody_with_five_of_them_has() -> No
 
 
 def test_a_job_on_declared_units_protects_all_images_of_one() -> None:
-    card = {"unit": "patient", "records_per_unit": 5, "epsilon": 1.0, "delta": DELTA, "units": CHARGE.units}
+    card = {"unit": "patient", "records_per_unit": 5, "epsilon": 1.0, "delta": DELTA, "units": CHARGE.ledger_units}
     assert card_guarantee({**card, "epsilon_replace_one": 2.0}) == (
         "The guarantee of this job protects each patient with all its training images, at most 5, and their labels: "
         "ε = 1 at δ = 1e-5 where one patient is left out and its place stays empty, ε = 2 at the same δ where it is "
@@ -38,5 +38,5 @@ def test_a_unit_with_one_image_and_a_word_of_the_owner_keeps_the_word() -> None:
 
 def test_beside_a_slack_no_figure_is_stated_for_several_images() -> None:
     """The loss of several images is bounded by k²·μ² alone where δ pays for nothing else."""
-    sentence = job_guarantee(PrivacyUnit("record"), 1.0, DELTA, Charge(CHARGE.units, 10**11))
+    sentence = job_guarantee(PrivacyUnit("record"), 1.0, DELTA, Charge(CHARGE.ledger_units, 10**11))
     assert sentence.endswith("Whoever has more than one image among them is protected less.")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from datalens_service.base.errors import InvalidSpec
-from datalens_service.privacy.accounting import epsilon_of_units
+from datalens_service.privacy.accounting import epsilon_of_ledger_units
 from datalens_service.privacy.individual import (
     FullBatchAccountant,
     SampledAccountant,
@@ -73,7 +73,7 @@ def test_many_units_at_once_have_no_smaller_epsilon_and_hardly_a_larger_one():
     rng = np.random.default_rng(4)
     levels = rng.integers(0, LEVELS + 1, (STEPS, 12))
     table = level_table(levels, np.ones(STEPS, dtype=np.int64), LEVELS)
-    sampled = SampledAccountant(1 / 15, 2.0, worst_epsilon=2.9, levels=LEVELS, other_units=10**11)
+    sampled = SampledAccountant(1 / 15, 2.0, worst_epsilon=2.9, levels=LEVELS, other_ledger_units=10**11)
     for accountant in (FULL_BATCH, sampled):
         each, all_at_once = realised_epsilons(levels, accountant, DELTA), accountant.epsilons(table, DELTA)
         assert (all_at_once >= each * (1 - 1e-12)).all()
@@ -98,11 +98,15 @@ def test_an_iterate_stands_for_as_many_steps_as_it_is_said_to():
 
 def test_other_releases_of_the_job_cost_every_unit():
     units = 10**13
-    beside = FullBatchAccountant(RADIUS, STDDEV, LEVELS, other_units=units)
-    assert beside.epsilon({}, DELTA) == epsilon_of_units(units, DELTA)
-    assert beside.epsilons(np.zeros((1, LEVELS + 1), dtype=np.int64), DELTA)[0] == epsilon_of_units(units, DELTA)
-    sampled = SampledAccountant(0.1, 2.0, worst_epsilon=np.inf, levels=LEVELS, other_units=units)
-    assert epsilon_of_units(units, DELTA) <= sampled.epsilon({}, DELTA) <= 1.4 * epsilon_of_units(units, DELTA)
+    beside = FullBatchAccountant(RADIUS, STDDEV, LEVELS, other_ledger_units=units)
+    assert beside.epsilon({}, DELTA) == epsilon_of_ledger_units(units, DELTA)
+    assert beside.epsilons(np.zeros((1, LEVELS + 1), dtype=np.int64), DELTA)[0] == epsilon_of_ledger_units(units, DELTA)
+    sampled = SampledAccountant(0.1, 2.0, worst_epsilon=np.inf, levels=LEVELS, other_ledger_units=units)
+    assert (
+        epsilon_of_ledger_units(units, DELTA)
+        <= sampled.epsilon({}, DELTA)
+        <= 1.4 * epsilon_of_ledger_units(units, DELTA)
+    )
     assert sampled.epsilon({50: 9}, DELTA) > sampled.epsilon({}, DELTA)
 
 

@@ -14,9 +14,9 @@ from datalens_service.privacy.accounting import (
     compute_slack,
     delta_beside,
     epsilon_of_charge,
-    epsilon_of_units,
+    epsilon_of_ledger_units,
+    ledger_units_held_for_slack,
     limit_units,
-    units_held_for_slack,
 )
 from datalens_service.privacy.poisson_sampling import PoissonSampling, choose_numerator, continuous_multiplier
 from datalens_service.privacy.sampled import poisson_sampled_epsilon
@@ -69,10 +69,13 @@ def test_a_stated_price_covers_what_the_draws_cost() -> None:
     priced = block()
     priced.check_price(2.5)
     priced.check_price(2.6)
-    lower = {name: getattr(priced, name) * 999_990 // 1_000_000 for name in ("units_zero_out", "units_replace_one")}
-    for name, units in lower.items():
+    lower = {
+        name: getattr(priced, name) * 999_990 // 1_000_000
+        for name in ("ledger_units_zero_out", "ledger_units_replace_one")
+    }
+    for name, ledger_units in lower.items():
         with pytest.raises(InvalidSpec, match="are stated"):
-            priced.model_copy(update={name: units}).check_price(2.5)
+            priced.model_copy(update={name: ledger_units}).check_price(2.5)
     for change in ({"numerator": choose_numerator(2100, 60_000)}, {"draws": 310}, {"slack": 10**11}):
         with pytest.raises(InvalidSpec, match="are stated"):
             priced.model_copy(update=change).check_price(2.5)
@@ -82,8 +85,10 @@ def test_a_stated_price_covers_what_the_draws_cost() -> None:
 
 def test_epsilon_of_a_charge_is_that_of_its_units_beside_its_slack() -> None:
     charge = block(draws=300).charge()
-    assert epsilon_of_charge(charge, DELTA) == epsilon_of_units(charge.units, delta_beside(charge.slack, DELTA))
-    assert epsilon_of_charge(charge, DELTA) > epsilon_of_units(charge.units, DELTA)
+    assert epsilon_of_charge(charge, DELTA) == epsilon_of_ledger_units(
+        charge.ledger_units, delta_beside(charge.slack, DELTA)
+    )
+    assert epsilon_of_charge(charge, DELTA) > epsilon_of_ledger_units(charge.ledger_units, DELTA)
     assert epsilon_of_charge(charge, DELTA) == pytest.approx(0.9527, abs=1e-4)
     assert epsilon_of_charge(Charge(0, 10**14), DELTA) == math.inf
     assert Fraction(delta_beside(3, DELTA)) <= Fraction(DELTA) - Fraction(3, 10**18)
@@ -92,10 +97,10 @@ def test_epsilon_of_a_charge_is_that_of_its_units_beside_its_slack() -> None:
 
 def test_a_slack_lowers_the_limit_by_what_it_takes_of_delta() -> None:
     slack = compute_slack(DELTA, 0.05)
-    held = units_held_for_slack(slack, 1.0, DELTA)
+    held = ledger_units_held_for_slack(slack, 1.0, DELTA)
     assert limit_units(1.0, DELTA) - held == limit_units(1.0, delta_beside(slack, DELTA))
     assert 0 < held < limit_units(1.0, DELTA) // 50
-    assert units_held_for_slack(0, 1.0, DELTA) == 0
-    units_held_for_slack(compute_slack(DELTA, 0.5), 1.0, DELTA)
+    assert ledger_units_held_for_slack(0, 1.0, DELTA) == 0
+    ledger_units_held_for_slack(compute_slack(DELTA, 0.5), 1.0, DELTA)
     with pytest.raises(BudgetExceeded, match="half of its δ"):
-        units_held_for_slack(compute_slack(DELTA, 0.5) + 2, 1.0, DELTA)
+        ledger_units_held_for_slack(compute_slack(DELTA, 0.5) + 2, 1.0, DELTA)

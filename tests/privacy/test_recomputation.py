@@ -32,8 +32,8 @@ def test_agrees_with_the_closed_form_from_above(epsilon: float, delta: float) ->
 
 def test_discrete_noise_costs_what_the_ledger_charges() -> None:
     releases = discrete_releases(Fraction(800), 5000, 15)
-    charged = accounting.cost_units(800, 5000, 15)
-    assert 0 <= charged - releases.mu_squared * accounting.UNITS_PER_MU_SQUARED < 15
+    charged = accounting.cost_ledger_units(800, 5000, 15)
+    assert 0 <= charged - releases.mu_squared * accounting.LEDGER_UNITS_PER_MU_SQUARED < 15
 
 
 def test_far_out_it_is_infinite_and_fast() -> None:
@@ -57,7 +57,7 @@ def test_sampled_draws_are_covered_by_their_price_and_by_no_rounded_one(multipli
     numerator, slack = choose_numerator(40, 1_000), compute_slack(1e-5, 0.1)
     releases = SampledReleases(Fraction(multiplier) ** 2, Fraction(numerator, 2**COIN_BITS), 60)
     excess = [
-        releases.excess_over(Fraction(block.units_zero_out, 10**15), Fraction(slack, 10**18))
+        releases.excess_over(Fraction(block.ledger_units_zero_out, 10**15), Fraction(slack, 10**18))
         for block in (
             PoissonSampling.priced(of, num_units=1_000, numerator=numerator, draws=60, slack=slack)
             for of in (multiplier, round(multiplier, 2))

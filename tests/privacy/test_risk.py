@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.integrate import trapezoid
 
-from datalens_service.privacy.accounting import Charge, limit_units, mu_of_units
-from datalens_service.privacy.risk import tell_risk
+from datalens_service.privacy.accounting import Charge, limit_units, mu_of_ledger_units
+from datalens_service.privacy.guarantee import tell_risk
 
 
 def most_right(mu: float, slack: float = 0.0) -> float:
@@ -29,15 +29,15 @@ def stated(charge: Charge, word: str = "image") -> int:
 @pytest.mark.parametrize("epsilon", [0.01, 0.2, 1.0, 3.0, 10.0, 100.0])
 @pytest.mark.parametrize("delta", [1e-5, 1e-9])
 def test_the_sentence_states_the_best_attack_rounded_up(epsilon: float, delta: float) -> None:
-    units = limit_units(epsilon, delta)
-    best = most_right(mu_of_units(units))
-    assert best - 1e-6 <= stated(Charge(units)) <= best + 1.01
+    ledger_units = limit_units(epsilon, delta)
+    best = most_right(mu_of_ledger_units(ledger_units))
+    assert best - 1e-6 <= stated(Charge(ledger_units)) <= best + 1.01
 
 
 def test_a_slack_adds_to_it() -> None:
-    units = limit_units(1.0, 1e-5)
-    best = most_right(mu_of_units(units), 0.1)
-    assert best - 1e-6 <= stated(Charge(units, 10**17)) <= best + 1.01
+    ledger_units = limit_units(1.0, 1e-5)
+    best = most_right(mu_of_ledger_units(ledger_units), 0.1)
+    assert best - 1e-6 <= stated(Charge(ledger_units, 10**17)) <= best + 1.01
 
 
 def test_nothing_spent_is_a_coin_and_the_word_is_that_of_the_unit() -> None:

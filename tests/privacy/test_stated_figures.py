@@ -39,35 +39,37 @@ STEP: Final = Fraction(1, 10_000)
 UNITS = st.integers(1, 10**17)
 
 
-def exact_delta(units: int, epsilon: Fraction) -> Any:
+def exact_delta(ledger_units: int, epsilon: Fraction) -> Any:
     """δ(ε) of the Gaussian trade-off curve, to 40 digits (Balle & Wang 2018, Theorem 8)."""
     with mpmath.workdps(60):
-        mu, at = mpmath.sqrt(mpmath.mpf(units) / 10**15), mpmath.mpf(epsilon.numerator) / epsilon.denominator
+        mu, at = mpmath.sqrt(mpmath.mpf(ledger_units) / 10**15), mpmath.mpf(epsilon.numerator) / epsilon.denominator
         return mpmath.ncdf(mu / 2 - at / mu) - mpmath.exp(at) * mpmath.ncdf(-mu / 2 - at / mu)
 
 
 @given(UNITS, st.sampled_from(DELTAS))
-def test_spent_epsilon_is_the_least_of_four_digits_that_is_not_below_the_true_one(units: int, delta: float) -> None:
-    stated = Fraction(str(stated_epsilon(Charge(units), delta)))
+def test_spent_epsilon_is_the_least_of_four_digits_that_is_not_below_the_true_one(
+    ledger_units: int, delta: float
+) -> None:
+    stated = Fraction(str(stated_epsilon(Charge(ledger_units), delta)))
     assert stated % STEP == 0
-    assert exact_delta(units, stated) <= delta
+    assert exact_delta(ledger_units, stated) <= delta
     # The accountant covers the rounding of its own floats by parts in ten thousand million.
-    assert stated < STEP or exact_delta(units, stated - STEP) > delta * (1 - 1e-9)
+    assert stated < STEP or exact_delta(ledger_units, stated - STEP) > delta * (1 - 1e-9)
 
 
 @given(UNITS, st.sampled_from(DELTAS))
-def test_remaining_epsilon_is_never_more_than_the_ledger_lets_pass(units: int, delta: float) -> None:
-    remaining = remaining_epsilon(units, delta)
+def test_remaining_epsilon_is_never_more_than_the_ledger_lets_pass(ledger_units: int, delta: float) -> None:
+    remaining = remaining_epsilon(ledger_units, delta)
     assert Fraction(str(remaining)) % STEP == 0
-    assert remaining == 0 or limit_units(remaining, delta) <= units
-    assert limit_units(round_up(remaining + 1e-4), delta) > units
+    assert remaining == 0 or limit_units(remaining, delta) <= ledger_units
+    assert limit_units(round_up(remaining + 1e-4), delta) > ledger_units
 
 
 @given(st.integers(0, 10**20))
-def test_mu_is_the_least_of_six_digits_whose_square_is_not_below_the_units(units: int) -> None:
-    mu, step = Fraction(str(stated_mu(units))), Fraction(1, 10**6)
-    assert mu**2 >= Fraction(units, 10**15)
-    assert units == 0 or (mu - step) ** 2 < Fraction(units, 10**15)
+def test_mu_is_the_least_of_six_digits_whose_square_is_not_below_the_units(ledger_units: int) -> None:
+    mu, step = Fraction(str(stated_mu(ledger_units))), Fraction(1, 10**6)
+    assert mu**2 >= Fraction(ledger_units, 10**15)
+    assert ledger_units == 0 or (mu - step) ** 2 < Fraction(ledger_units, 10**15)
 
 
 @given(st.floats(0, 1e6), st.integers(1, 8))
@@ -82,18 +84,18 @@ def test_a_number_that_was_rounded_is_not_rounded_again(number: float, digits: i
 def test_a_budget_of_hundredths_comes_back_as_it_was_typed(delta: float) -> None:
     """580 of these 1,199 were shown one hundredth above, or below where they remained."""
     for typed in HUNDREDTHS:
-        units = limit_units(float(typed), delta)
-        assert str(stated_epsilon(Charge(units), delta)) == typed
-        assert str(remaining_epsilon(units, delta)) == typed
+        ledger_units = limit_units(float(typed), delta)
+        assert str(stated_epsilon(Charge(ledger_units), delta)) == typed
+        assert str(remaining_epsilon(ledger_units, delta)) == typed
 
 
-@pytest.mark.parametrize("units", [1, 2, 3, 6, 7, 13, 60_000, 10**6, 3 * 10**9])
-def test_the_largest_delta_that_is_named_is_admissible(units: int) -> None:
+@pytest.mark.parametrize("ledger_units", [1, 2, 3, 6, 7, 13, 60_000, 10**6, 3 * 10**9])
+def test_the_largest_delta_that_is_named_is_admissible(ledger_units: int) -> None:
     with pytest.raises(InvalidDelta) as refused:
-        check_delta(1.0, units)
+        check_delta(1.0, ledger_units)
     largest, default = re.findall(r"= (\S+) for .* get (\S+)\.$", refused.value.detail)[0]
-    assert Fraction(largest) <= Fraction(1, units)
-    assert Fraction(default) == Fraction(str(default_delta(units)))
+    assert Fraction(largest) <= Fraction(1, ledger_units)
+    assert Fraction(default) == Fraction(str(default_delta(ledger_units)))
 
 
 PAGES: Final = _environment().from_string("{{ value }} ε {{ value }}").render
@@ -104,7 +106,7 @@ def spellings(number: float) -> Iterator[str]:
     """The number on each surface, from a value of a model and from one that was read from JSON."""
     cost = PlanSummary(
         images=0, steps=1, mu=number, epsilon_at_plan=number, epsilon_replace_one=number, delta=1e-5,
-        epsilon_limit=number, units=1, releases=[],
+        epsilon_limit=number, ledger_units=1, releases=[],
     )  # fmt: skip
     privacy = JobPrivacy(epsilon_spent=number, epsilon_limit=number, delta=1e-5, mu=number)
     for value in (cost.epsilon_at_plan, privacy.epsilon_limit, json.loads(privacy.model_dump_json())["epsilon_spent"]):

@@ -17,7 +17,7 @@ from datalens_service.mechanisms.von_mises_fisher import GRID
 from datalens_service.methods import DpSgd
 from datalens_service.methods.descent import noisy_directions
 from datalens_service.methods.descent.noisy_directions import PartitionedRun
-from datalens_service.privacy.accounting import NeighboringRelation, epsilon_of_units, mu_of_units
+from datalens_service.privacy.accounting import NeighboringRelation, epsilon_of_ledger_units, mu_of_ledger_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.partitioned_passes import PartitionedPasses
 from datalens_service.privacy.randomness import Booleans, NoiseSource
@@ -39,7 +39,7 @@ def directions_cost_the_golden_numbers(_rng: np.random.Generator) -> None:
     schema = Schema(channels=1, height=28, width=28, class_names=("a", "b"), num_units=60_000)
     plan = PartitionedRun(schema, 61_706, 600, 3000).plan(5.0, 10**18)
     replaced, emptied = (plan.cost(relation) for relation in reversed(NeighboringRelation))
-    expect(0.80 < epsilon_of_units(replaced, 1e-5) < 0.82, "replacing a unit costs the golden number")
+    expect(0.80 < epsilon_of_ledger_units(replaced, 1e-5) < 0.82, "replacing a unit costs the golden number")
     expect(abs(replaced / emptied - 4) < 1e-6, "emptying a unit moves it half as far")
     summary = noisy_directions.summarize_directions(plan)
     expect(summary is not None and summary.passes == 30, "every pass over the units is counted")
@@ -75,7 +75,7 @@ def an_audit_of_directions_finds_what_was_charged(_rng: np.random.Generator) -> 
     plan = PartitionedRun(schema, dimensions, _UNITS, 1).plan(40.0, 10**18)
     mechanism = plan.releases[0].mechanism
     kappa = mechanism.kappa if isinstance(mechanism, VonMisesFisherSum) else 0.0
-    declared = mu_of_units(plan.cost())
+    declared = mu_of_ledger_units(plan.cost())
     nowhere = np.zeros((rows, dimensions))
     there = nowhere.copy()
     there[:, 7] = 1
@@ -146,7 +146,7 @@ class _Counted(NoiseSource):  # type: ignore[misc]
 
 def _mechanism(batches: int) -> VonMisesFisherSum:
     price = PartitionedPasses(
-        num_units=_UNITS, batches=batches, passes=_PASSES, units_zero_out=1, units_replace_one=1
+        num_units=_UNITS, batches=batches, passes=_PASSES, ledger_units_zero_out=1, ledger_units_replace_one=1
     )  # fmt: skip
     mechanism = VonMisesFisherSum(dimensions=_DIMENSIONS, partition=price, noise_stddev=10**6)
     priced = PartitionedPasses.priced(

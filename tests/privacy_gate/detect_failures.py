@@ -36,9 +36,9 @@ _EVENTS: list[str] = []
 class _Account(MemoryAccount):  # type: ignore[misc]
     """Charges are noted among other events."""
 
-    def charge(self, step: int, label: str, units: int, slack: int = 0) -> None:
+    def charge(self, step: int, label: str, ledger_units: int, slack: int = 0) -> None:
         _EVENTS.append("charge")
-        super().charge(step, label, units, slack)
+        super().charge(step, label, ledger_units, slack)
 
 
 def bright(rows: Rows, _released: None) -> GroupedVectors:
@@ -61,7 +61,7 @@ class _Skipping(Method):
     name: Literal["skipping"] = "skipping"
     of_units: bool = False
 
-    def plan(self, schema: Schema, units: int) -> Plan:
+    def plan(self, schema: Schema, ledger_units: int) -> Plan:
         return Plan(releases=(PlannedRelease(mechanism=_GRADIENTS if self.of_units else _SUM),))
 
     def run(self, plan: Plan, records: PrivateRecords, inputs: RunInputs) -> Script:

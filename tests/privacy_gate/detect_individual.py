@@ -18,7 +18,7 @@ from datalens_service.methods.descent.individual_norms import squared_norms
 from datalens_service.methods.descent.iterates import read_iterates
 from datalens_service.methods.script import Extras
 from datalens_service.privacy import individual
-from datalens_service.privacy.accounting import cost_units, epsilon_of_units, limit_units
+from datalens_service.privacy.accounting import cost_ledger_units, epsilon_of_ledger_units, limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.privacy.sampled import poisson_sampled_epsilon
@@ -36,14 +36,20 @@ def steps_cost_no_less_than_was_contributed(rng: np.random.Generator) -> None:
     accountant = individual.FullBatchAccountant(_RADIUS, _STDDEV)
     squares = rng.integers(1, _RADIUS**2, 200, endpoint=True)
     for square, level in zip(squares.tolist(), individual.norm_levels(squares, _RADIUS).tolist(), strict=True):
-        expect(accountant.units({level: 1}) >= cost_units(square, _STDDEV), "a step costs what was contributed")
+        expect(
+            accountant.ledger_units({level: 1}) >= cost_ledger_units(square, _STDDEV),
+            "a step costs what was contributed",
+        )
 
 
 def units_that_are_always_clipped_have_the_epsilon_of_the_job(_rng: np.random.Generator) -> None:
     """No step of such a unit is left out."""
     levels = individual.norm_levels(np.full((40, 1), _RADIUS**2), _RADIUS)
-    units = individual.FullBatchAccountant(_RADIUS, _STDDEV).units(individual.level_counts(levels[:, 0]))
-    expect(units == 40 * cost_units(_RADIUS**2, _STDDEV), "a unit that is always clipped loses what the job costs")
+    ledger_units = individual.FullBatchAccountant(_RADIUS, _STDDEV).ledger_units(individual.level_counts(levels[:, 0]))
+    expect(
+        ledger_units == 40 * cost_ledger_units(_RADIUS**2, _STDDEV),
+        "a unit that is always clipped loses what the job costs",
+    )
     shown = individual.SampledAccountant(1 / 15, 2.0, math.inf, levels=1).epsilon({1: 40}, _DELTA)
     alone, expected = poisson_sampled_epsilon(2.0, 1 / 15, 40, _DELTA, ZERO_OUT), _epsilon_of_orders(1 / 15, 2.0, 40)
     expect(alone <= shown <= 1.3 * alone, "in sampled batches it loses no less than the run costs alone")
@@ -115,10 +121,10 @@ def a_record_that_is_sent_costs_no_less_than_it_contributed(rng: np.random.Gener
         rows = as_tensors(Rows(train.images, train.labels, train.unit_ids), "cpu")
         norms = squared_norms(rows, descent.gradients, descent.mechanism, values)
         for record in range(3):
-            paid = sum(cost_units(int(norm), descent.mechanism.noise_stddev) for norm in norms[:, record])
+            paid = sum(cost_ledger_units(int(norm), descent.mechanism.noise_stddev) for norm in norms[:, record])
             sent = dataset.train.images[record : record + 1]
             answer = ReleasedDescent(path).realise_epsilon(sent, int(dataset.train.labels[record]))
-            expect(answer.epsilon >= epsilon_of_units(paid, _DELTA), "a record costs what it contributed")
+            expect(answer.epsilon >= epsilon_of_ledger_units(paid, _DELTA), "a record costs what it contributed")
 
 
 def _records(rng: np.random.Generator) -> Dataset:

@@ -61,14 +61,14 @@ def charges_are_on_disk_before_the_draw(rng: np.random.Generator) -> None:
     case = CASES[0]
     data, cost = case.make(rng), case.mechanism.cost()
     with _database() as database:
-        dataset, _, account = running_job(database, units=2 * cost)
+        dataset, _, account = running_job(database, ledger_units=2 * cost)
 
         class Witness(NoiseSource):  # type: ignore[misc]
             def discrete_gaussian(self, shape: tuple[int, ...], noise_stddev: int) -> np.ndarray:
                 other = Database(database.url)
                 expect(state_of(other, dataset.id).charged_units == cost, "a charge is committed before its draw")
                 other.dispose()
-                logged = sum(line.units for line in ChargeLog(database.log.path).read())
+                logged = sum(line.ledger_units for line in ChargeLog(database.log.path).read())
                 expect(logged == cost, "a charge is in the log before its draw")
                 return super().discrete_gaussian(shape, noise_stddev)
 
@@ -80,7 +80,7 @@ def charges_are_on_disk_before_the_draw(rng: np.random.Generator) -> None:
 def a_resumed_job_pays_for_what_it_draws(_rng: np.random.Generator) -> None:
     """R41: a step charged but not stored is charged again; a stored one is replayed; spend survives (B11)."""
     with _database() as database:
-        dataset, lease, account = running_job(database, units=1000)
+        dataset, lease, account = running_job(database, ledger_units=1000)
         account.charge(0, "votes", 100)
         account.store(0, _NOISY)
         account.charge(1, "votes", 100)
@@ -100,7 +100,7 @@ def a_resumed_job_pays_for_what_it_draws(_rng: np.random.Generator) -> None:
 def nothing_drawn_is_refunded(_rng: np.random.Generator) -> None:
     """R45, R47: failing, cancelling and deleting return what was not spent, and only that."""
     with _database() as database:
-        dataset, lease, account = running_job(database, units=1000)
+        dataset, lease, account = running_job(database, ledger_units=1000)
         account.charge(0, "votes", 300)
         leases.finish(database, lease, JobState.FAILED)
         after = state_of(database, dataset.id)
@@ -116,7 +116,7 @@ def nothing_drawn_is_refunded(_rng: np.random.Generator) -> None:
 def workers_that_were_replaced_cannot_draw(_rng: np.random.Generator) -> None:
     """R42: fencing; a worker that wakes up late can neither charge nor store."""
     with _database() as database:
-        dataset, lease, stale = running_job(database, units=1000)
+        dataset, lease, stale = running_job(database, ledger_units=1000)
         stale.charge(0, "votes", 100)
         leases.expire_leases(database, now=later())
         claimed(database, lease.job_id)
@@ -130,7 +130,7 @@ def workers_that_were_replaced_cannot_draw(_rng: np.random.Generator) -> None:
 def budgets_are_never_overspent(_rng: np.random.Generator) -> None:
     """R39: reserved and charged together stay within the limit; a job stays within its reservation."""
     with _database() as database:
-        dataset, _, account = running_job(database, units=1000)
+        dataset, _, account = running_job(database, ledger_units=1000)
         with refused(BudgetExceeded, "a charge stays within the job's reservation"):
             account.charge(0, "votes", 1001)
         account.charge(0, "votes", 600)
@@ -145,7 +145,7 @@ def budgets_are_never_overspent(_rng: np.random.Generator) -> None:
 def restored_backups_bring_no_budget_back(_rng: np.random.Generator) -> None:
     """R49: after yesterday's copy is put back, the log still knows what was spent since."""
     with _database() as database:
-        dataset, _, account = running_job(database, units=1000)
+        dataset, _, account = running_job(database, ledger_units=1000)
         account.charge(0, "votes", 100)
         copy = _copy(database)
         account.charge(1, "votes", 250)
@@ -173,15 +173,16 @@ def databases_restored_under_a_running_job_are_noticed(_rng: np.random.Generator
 def frozen_accounts_state_what_the_log_knows(_rng: np.random.Generator) -> None:
     """R49: where the log has charges without room, the statement is not of the journal alone."""
     with _database() as database:
-        dataset, _, account = running_job(database, units=1000)
+        dataset, _, account = running_job(database, ledger_units=1000)
         account.charge(0, "votes", 100)
         line = database.log.read()[0]
-        lost = replace(line, units=2 * state_of(database, dataset.id).limit_units, hash="0" * 64)
+        lost = replace(line, ledger_units=2 * state_of(database, dataset.id).limit_units, hash="0" * 64)
         database.log.restore([lost], 0)
         expect(bool(check_against_log(database)), "an account without room for its charges is frozen")
         found = state_of(database, dataset.id)
         expect(
-            found.figures().epsilon_spent >= found.convert_units(lost.units), "a frozen account states what was spent"
+            found.figures().epsilon_spent >= found.convert_to_epsilon(lost.ledger_units),
+            "a frozen account states what was spent",
         )
         expect(found.figures().epsilon_remaining == 0, "nothing remains of a frozen account")
 
@@ -189,7 +190,7 @@ def frozen_accounts_state_what_the_log_knows(_rng: np.random.Generator) -> None:
 def uploading_again_brings_no_fresh_budget(_rng: np.random.Generator) -> None:
     """R48: the same records, reordered, deleted before or mixed with others, keep their account."""
     with _database() as database:
-        dataset, lease, account = running_job(database, units=1000)
+        dataset, lease, account = running_job(database, ledger_units=1000)
         account.charge(0, "votes", 400)
         leases.finish(database, lease, JobState.SUCCEEDED)
         datasets.delete(database, dataset.id)
@@ -237,7 +238,7 @@ def altered_journals_are_noticed(_rng: np.random.Generator) -> None:
     }
     for forgery, statements in forgeries.items():
         with _database() as database:
-            dataset, _, account = running_job(database, units=1000)
+            dataset, _, account = running_job(database, ledger_units=1000)
             for step in range(3):
                 account.charge(step, "votes", 100)
             account.store(0, _NOISY)

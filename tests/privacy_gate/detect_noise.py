@@ -23,7 +23,7 @@ from datalens_service.mechanisms import (
     VonMisesFisherSum,
 )
 from datalens_service.mechanisms.moments import GroupedVectors
-from datalens_service.privacy.accounting import mu_of_units
+from datalens_service.privacy.accounting import mu_of_ledger_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
 
@@ -182,7 +182,7 @@ def _scores(mechanism: Mechanism, batch: int, data: Any, direction: np.ndarray) 
         mechanism.release(lambda: data, step=step, account=account, noise=NoiseSource())
     stored = np.concatenate([account.replay(step).reshape(batch, -1) for step in range(steps)])
     queries = steps * (batch if isinstance(mechanism, KLevel) else 1)
-    return mu_of_units(account.charged_units // queries), stored @ direction
+    return mu_of_ledger_units(account.charged_units // queries), stored @ direction
 
 
 def _draw() -> np.ndarray:

@@ -57,7 +57,7 @@ def costs_are_those_of_the_proof(_rng: np.random.Generator) -> None:
             block = case.mechanism.block()
             passes = block.passes if isinstance(block, PartitionedPasses) else 1
             queries = passes * case.mechanism.queries_per_unit(relation)
-            least = queries * per_query * accounting.UNITS_PER_MU_SQUARED
+            least = queries * per_query * accounting.LEDGER_UNITS_PER_MU_SQUARED
             found = case.mechanism.cost(relation)
             # The price of passes is rounded once more, by less than a part in 10^12.
             most = least * (1 + Fraction(1, 10**12)) + queries
@@ -94,12 +94,12 @@ def conversions_are_exact_and_on_the_safe_side(rng: np.random.Generator) -> None
     """R10: ε, δ and μ belong together, for every δ; neither is shown too small nor held too large."""
     for _ in range(12):
         epsilon, delta = float(rng.uniform(0.05, 12)), float(10 ** rng.uniform(-9, -3))
-        mu = math.sqrt(Fraction(accounting.limit_units(epsilon, delta), accounting.UNITS_PER_MU_SQUARED))
+        mu = math.sqrt(Fraction(accounting.limit_units(epsilon, delta), accounting.LEDGER_UNITS_PER_MU_SQUARED))
         expect(exact_delta(mu, epsilon) <= delta, "a budget holds no more than its ε and δ")
         expect(exact_delta(mu * 1.0001, epsilon) > delta, "a budget holds all that its ε and δ allow")
         units = int(rng.integers(10**9, 10**15))
-        shown = accounting.epsilon_of_units(units, delta)
-        spent = math.sqrt(Fraction(units, accounting.UNITS_PER_MU_SQUARED))
+        shown = accounting.epsilon_of_ledger_units(units, delta)
+        spent = math.sqrt(Fraction(units, accounting.LEDGER_UNITS_PER_MU_SQUARED))
         expect(exact_delta(spent, shown) <= delta, "an ε that is shown covers what was spent")
         tight = shown == 0 or exact_delta(spent, shown * 0.9999) > delta
         expect(tight, "an ε that is shown is the smallest that covers it")
@@ -118,7 +118,7 @@ def figures_are_rounded_towards_privacy(rng: np.random.Generator) -> None:
     plan = Moments(subspace_dimensions=4).plan(_schema(500), limit)
     summary = spec.summarize(plan, 2.0, 1e-5)
     expect(_covers(summary.epsilon_at_plan, plan.cost()), "a plan's ε is rounded up")
-    mu_squared = Fraction(plan.cost(), accounting.UNITS_PER_MU_SQUARED)
+    mu_squared = Fraction(plan.cost(), accounting.LEDGER_UNITS_PER_MU_SQUARED)
     expect(Fraction(str(summary.mu)) ** 2 >= mu_squared, "a plan's μ is rounded up")
 
 
@@ -129,7 +129,7 @@ def _covers(epsilon: float, units: int) -> bool:
 
 def jobs_compose_exactly(_rng: np.random.Generator) -> None:
     """Two jobs at ε = 1 cost 1.4652, neither 1 nor 2."""
-    spent = accounting.epsilon_of_units(2 * accounting.limit_units(1.0, 1e-5), 1e-5)
+    spent = accounting.epsilon_of_ledger_units(2 * accounting.limit_units(1.0, 1e-5), 1e-5)
     expect(1.4651 < spent <= 1.4653, "two jobs at ε = 1 cost ε = 1.4652")
 
 
@@ -154,7 +154,7 @@ def blocks_cover_what_another_accountant_finds(_rng: np.random.Generator) -> Non
     accountant = PLDAccountant(dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE)
     noise = dp_accounting.GaussianDpEvent(multiplier)
     accountant.compose(dp_accounting.PoissonSampledDpEvent(block.numerator / 2**53, noise), block.draws)
-    mu, slack = math.sqrt(block.units_zero_out / 1e15), block.slack / 1e18
+    mu, slack = math.sqrt(block.ledger_units_zero_out / 1e15), block.slack / 1e18
     for epsilon in np.linspace(0, 6 * mu, 40):
         excess = accountant.get_delta(epsilon) - exact_delta(mu, epsilon) - slack
         expect(excess <= 1e-9, "a block is charged no less than another accountant finds")

@@ -75,8 +75,8 @@ class Diary(MemoryAccount):  # type: ignore[misc]
         super().__init__(limit_units)
         self.events = [] if events is None else events
 
-    def charge(self, step: int, label: str, units: int, slack: int = 0) -> None:
-        super().charge(step, label, units, slack)
+    def charge(self, step: int, label: str, ledger_units: int, slack: int = 0) -> None:
+        super().charge(step, label, ledger_units, slack)
         self.events.append("charge")
 
     def charge_draw(self, step: int, label: str, block: Block) -> int:
@@ -175,7 +175,8 @@ def _charges(releases: list[Any]) -> list[tuple[int, str, int]]:
         for step, mechanism in enumerate(releases)
     ]
     return [
-        (step, mechanism.label(), units) for step, (mechanism, units) in enumerate(zip(releases, paid, strict=True))
+        (step, mechanism.label(), ledger_units)
+        for step, (mechanism, ledger_units) in enumerate(zip(releases, paid, strict=True))
     ]
 
 

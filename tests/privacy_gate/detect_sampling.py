@@ -54,7 +54,7 @@ def sampled_runs_cost_the_golden_numbers(_rng: np.random.Generator) -> None:
     expect(0.95265 < stated < 0.95280, "a block costs the golden number")
     replaced = accounting.epsilon_of_charge(block.charge(NeighboringRelation.REPLACE_ONE), 1e-5)
     expect(1.87433 < replaced < 1.88, "and the golden number for units that are replaced")
-    held = accounting.units_held_for_slack(slack, 1.0, 1e-5)
+    held = accounting.ledger_units_held_for_slack(slack, 1.0, 1e-5)
     beside = accounting.limit_units(1.0, 1e-5 * (1 - 0.05))
     expect(accounting.limit_units(1.0, 1e-5) - held <= beside + 1000, "a budget holds less beside a slack")
 
@@ -145,7 +145,9 @@ def blocks_are_charged_once_and_whole(_rng: np.random.Generator) -> None:
             leases.finish(database, lease, JobState.CANCELLED)
             state = state_of(database, dataset.id)
             expect(state.charged_units == number * 10**12, "a cancelled block returns nothing")
-            exact = accounting.epsilon_of_units(state.charged_units, DELTA - number * block.slack / 10**18 - 1e-20)
+            exact = accounting.epsilon_of_ledger_units(
+                state.charged_units, DELTA - number * block.slack / 10**18 - 1e-20
+            )
             expect(state.epsilon_spent >= exact - 1e-9, "an account states what its slack takes from δ")
             held.append(accounting.limit_units(EPSILON, DELTA) - state.remaining_units - state.charged_units)
         expect(held[1] > 1.5 * held[0] > 0, "the slack of every job is held")
@@ -255,12 +257,17 @@ def _plan_of(block: PoissonSampling) -> Plan:
 def _block(draws: int) -> PoissonSampling:
     slack, units = accounting.compute_slack(DELTA, 0.05), 10**12
     return PoissonSampling(
-        num_units=20, numerator=2**51, draws=draws, slack=slack, units_zero_out=units, units_replace_one=units
+        num_units=20,
+        numerator=2**51,
+        draws=draws,
+        slack=slack,
+        ledger_units_zero_out=units,
+        ledger_units_replace_one=units,
     )
 
 
 def _job(database: Database, dataset_id: str, block: PoissonSampling) -> Job:
-    return new_job(database, dataset_id, block.units_zero_out, plan=_plan_of(block))
+    return new_job(database, dataset_id, block.ledger_units_zero_out, plan=_plan_of(block))
 
 
 def _within(value: float, expected: float, deviation: float, guarantee: str) -> None:

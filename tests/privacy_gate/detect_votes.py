@@ -19,7 +19,7 @@ from datalens_service.mechanisms.cell_votes import Votes
 from datalens_service.mechanisms.cross_product import OuterProductFactors
 from datalens_service.mechanisms.individual_histogram import IndividualEpsilons
 from datalens_service.mechanisms.moments import GroupedVectors
-from datalens_service.privacy.accounting import SMOOTHING_VARIANCE, UNITS_PER_MU_SQUARED
+from datalens_service.privacy.accounting import LEDGER_UNITS_PER_MU_SQUARED, SMOOTHING_VARIANCE
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
 
@@ -159,7 +159,7 @@ def _opposite_records(mechanism: Any) -> tuple[Any, Any]:
 
 def _charged_distance(case: Case) -> int:
     """Squared distance that one release pays for, by what it really charges."""
-    account = MemoryAccount(UNITS_PER_MU_SQUARED * 10**9)
+    account = MemoryAccount(LEDGER_UNITS_PER_MU_SQUARED * 10**9)
     data = case.make(np.random.default_rng(0))
     case.mechanism.release(lambda *_batch: data, step=0, account=account, noise=NoiseSource())
     return _distance_squared(case.mechanism, account.charged_units)
@@ -167,4 +167,4 @@ def _charged_distance(case: Case) -> int:
 
 def _distance_squared(mechanism: Mechanism, units: int) -> int:
     """Largest whole number d² with d²/(σ² − 9) at most `units`, allowing for the rounding up of each query."""
-    return units * (mechanism.noise_stddev**2 - SMOOTHING_VARIANCE) // UNITS_PER_MU_SQUARED
+    return units * (mechanism.noise_stddev**2 - SMOOTHING_VARIANCE) // LEDGER_UNITS_PER_MU_SQUARED

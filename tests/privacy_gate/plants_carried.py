@@ -21,8 +21,7 @@ from datalens_service.methods.descent.dp_sgd_run import Descent
 from datalens_service.methods.last_layer import scattering
 from datalens_service.methods.sums import moments
 from datalens_service.methods.voting import training_run
-from datalens_service.methods.voting.shard_teachers import train_teachers
-from datalens_service.methods.voting.training_run import VotedStudent
+from datalens_service.methods.voting.training_run import VotedStudent, train_teachers
 from datalens_service.models.generators.gaussian.gaussian import GaussianFit
 
 from .plant import around, change, plant, replaces

@@ -20,7 +20,7 @@ from datalens_service.methods.last_layer import guided, rejection
 from datalens_service.methods.public import private_evolution, public_votes
 from datalens_service.methods.sums import mixture, moments, pooled_moments, record_sums, shapes
 from datalens_service.methods.voting import training_run
-from datalens_service.methods.voting.shard_teachers import image_votes
+from datalens_service.methods.voting.training_run import image_votes
 from datalens_service.models.encoders.network import EncoderNetwork
 from datalens_service.models.generators.installed import InstalledGenerator
 from datalens_service.models.generators.pool import PublicCells

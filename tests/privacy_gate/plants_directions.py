@@ -18,16 +18,16 @@ def kappa_is_the_epsilon_that_is_named(kappa, self):
     return 2 * kappa(self)
 
 
-@around("passes of noisy directions priced as one", "R10", partitioned_passes, "partition_units")
-def passes_are_priced_as_one(partition_units, multiplier, _passes, relation):
+@around("passes of noisy directions priced as one", "R10", partitioned_passes, "partition_ledger_units")
+def passes_are_priced_as_one(partition_ledger_units, multiplier, _passes, relation):
     """Parallel composition over batches is taken for one over passes."""
-    return partition_units(multiplier, 1, relation)
+    return partition_ledger_units(multiplier, 1, relation)
 
 
-@around("a replaced direction priced like an emptied one", "R10", partitioned_passes, "partition_units")
-def replacing_a_unit_costs_as_much_as_emptying_it(partition_units, multiplier, passes, _relation):
+@around("a replaced direction priced like an emptied one", "R10", partitioned_passes, "partition_ledger_units")
+def replacing_a_unit_costs_as_much_as_emptying_it(partition_ledger_units, multiplier, passes, _relation):
     """Two directions lie up to 2 apart, not 1."""
-    return partition_units(multiplier, passes, NeighboringRelation.ZERO_OUT)
+    return partition_ledger_units(multiplier, passes, NeighboringRelation.ZERO_OUT)
 
 
 @around("pure ε of directions without the passes", "R10", noisy_directions, "summarize_directions")

@@ -10,8 +10,7 @@ from datalens_service.mechanisms import Mechanism
 from datalens_service.methods.last_layer import guided
 from datalens_service.methods.sums import mixture, moments
 from datalens_service.methods.voting import training_run
-from datalens_service.methods.voting.shard_teachers import train_teachers
-from datalens_service.methods.voting.training_run import VotedStudent
+from datalens_service.methods.voting.training_run import VotedStudent, train_teachers
 from datalens_service.models.generators.gaussian.gaussian import GaussianFit
 from datalens_service.models.generators.gaussian.mixture import MixtureFit
 from datalens_service.models.trainer import StudentTrainer
@@ -90,8 +89,8 @@ def charge_commits_later(patch):
     charge, store = JobAccount.charge, JobAccount.store
     waiting: list[tuple[int, str, int, int]] = []
 
-    def noted(self: JobAccount, step: int, label: str, units: int, slack: int = 0) -> None:
-        waiting.append((step, label, units, slack))
+    def noted(self: JobAccount, step: int, label: str, ledger_units: int, slack: int = 0) -> None:
+        waiting.append((step, label, ledger_units, slack))
 
     def written(self: JobAccount, step: int, noisy: np.ndarray) -> None:
         while waiting:
@@ -103,11 +102,11 @@ def charge_commits_later(patch):
 
 
 @around("double charge skipped", "R41", ledger, "charge")
-def second_charge_skipped(charge, session, job_id, lease_token, step, label, units, slack=0):
+def second_charge_skipped(charge, session, job_id, lease_token, step, label, ledger_units, slack=0):
     """A step that has a charge is not charged again, whether its noise was drawn or not."""
     for row in session.query(ledger.LedgerEntryRow).filter_by(job_id=job_id, step=step, kind=EntryKind.CHARGE):
         return Entry.model_validate(row)
-    return charge(session, job_id, lease_token, step, label, units, slack)
+    return charge(session, job_id, lease_token, step, label, ledger_units, slack)
 
 
 @around("refund after draw", "R45", ledger, "settle")
@@ -122,8 +121,8 @@ def refund_after_the_draw(settle, session, job_id):
 @around("spends not booked as charged", "R39", ledger, "spend")
 def refund_as_reservation(spend, session, account, job, step, label, cost):
     """The budget is not booked as charged when it is spent, only taken from the reservation."""
-    job.reservation.charged_units -= cost.units
-    account.charged_units -= cost.units
+    job.reservation.charged_units -= cost.ledger_units
+    account.charged_units -= cost.ledger_units
     return spend(session, account, job, step, label, cost)
 
 
@@ -133,12 +132,14 @@ def stale_workers_may_charge(job, lease_token):
 
 
 @replaces("reservations of other jobs not counted", "R39", ledger, "reserve")
-def reservations_are_not_counted(session, account, job, units, slack=0):
+def reservations_are_not_counted(session, account, job, ledger_units, slack=0):
     """A new job is checked against what was charged, not against what others have reserved."""
-    if units > account.limit_units - account.charged_units:
+    if ledger_units > account.limit_units - account.charged_units:
         raise ledger.BudgetExceeded("The budget is used up.")
-    job.reservation.reserved_units = units
-    ledger.append(session, account, EntryKind.RESERVE, dataset_id=job.dataset_id, job_id=job.id, units=units)
+    job.reservation.reserved_units = ledger_units
+    ledger.append(
+        session, account, EntryKind.RESERVE, dataset_id=job.dataset_id, job_id=job.id, ledger_units=ledger_units
+    )
 
 
 @replaces("ledger log not written", "R49", ChargeLog, "append")
@@ -186,7 +187,7 @@ def other_units_share_an_account(prints, known):
 @around("units left out of the journal's hash", "R52", Entry, "computed_hash")
 def units_are_not_sealed(computed, self):
     """The hash of an entry leaves out what it is about."""
-    return computed(self.model_copy(update={"units": 0}))
+    return computed(self.model_copy(update={"ledger_units": 0}))
 
 
 @replaces("links of the journal not checked", "R52", hash_chain.Balance, "_check_link")

@@ -123,7 +123,7 @@ def only_the_largest_get_noise(self, contributions, *, step, account, noise):
     return _released(self, contributions, step, account, pruned)
 
 
-@around("cost divided by two", "B9", (accounting, base, spec), "cost_units")
+@around("cost divided by two", "B9", (accounting, base, spec), "cost_ledger_units")
 def half_the_cost(cost, *arguments, **named):
     """α/(2σ)² instead of α/(2σ²)."""
     return cost(*arguments, **named) // 2
@@ -152,7 +152,7 @@ def epsilon_rounded_down(charge, delta):
 @replaces("remaining budget rounded up", "R29", AccountSummary, "epsilon_remaining")
 def remaining_rounded_up(self):
     """More is said to remain than there is."""
-    return accounting.round_up(self.convert_units(self.remaining_units), 2)
+    return accounting.round_up(self.convert_to_epsilon(self.remaining_units), 2)
 
 
 @replaces("δ of 1/n and more accepted", "B20", (accounting, spec), "check_delta")

@@ -18,8 +18,7 @@ from datalens_service.mechanisms.private_shards import Shards
 from datalens_service.methods.descent.dp_gan_run import DiscriminatorDescent
 from datalens_service.methods.voting import pate_gan_run, training_run
 from datalens_service.methods.voting.pate_gan_run import ScoredStudent
-from datalens_service.methods.voting.shard_teachers import make_teachers
-from datalens_service.methods.voting.training_run import VotedStudent
+from datalens_service.methods.voting.training_run import VotedStudent, make_teachers
 from datalens_service.privacy.randomness import NoiseSource
 
 from .plant import around, change, replaces

@@ -14,7 +14,7 @@ from datalens_service.privacy import accounting, poisson_sampling
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.poisson_sampling import PoissonSampling
 from datalens_service.privacy.randomness import Booleans, Integers, NoiseSource, TrainingRandomness
-from datalens_service.store.ledger import blocks, ledger
+from datalens_service.store.ledger import account, ledger
 from datalens_service.store.ledger.account import JobAccount
 from datalens_service.store.schema.tables import AggregateRow
 
@@ -104,17 +104,17 @@ def slack_is_dropped_from_delta(slack, delta):
 def slack_of_a_second_job_is_not_added(account):
     """The account holds for the larger slack instead of for both."""
     slack = max(account.reserved_slack, account.charged_slack) and 5 * 10**11
-    account.held_for_slack = accounting.units_held_for_slack(slack, account.epsilon, account.delta)
+    account.held_for_slack = accounting.ledger_units_held_for_slack(slack, account.epsilon, account.delta)
 
 
 @replaces("blocks charged step by step, the rest returned", "R45", JobAccount, "charge_draw")
 def blocks_are_charged_step_by_step(self, step, label, block):
     """Each draw pays its part, and a cancelled job gets the rest back: an odometer that stops by what it saw."""
-    self.charge(step, label, block.units_zero_out // block.draws)
+    self.charge(step, label, block.ledger_units_zero_out // block.draws)
     return step
 
 
-@around("lost draws of a block not counted", "R39", blocks, "count_draws")
+@around("lost draws of a block not counted", "R39", account, "count_draws")
 def more_is_drawn_than_was_paid_for(count_draws, session, job_id, label):
     """Draws that a crash lost are not counted."""
     return min(1, count_draws(session, job_id, label))
@@ -175,16 +175,18 @@ def passes_are_taken_for_steps(draws, self):
     return math.ceil(self.steps * self.batch / self.num_units) + draws(self) - self.steps
 
 
-@around("draws priced as passes", "R10", poisson_sampling, "dominated_units")
-def passes_are_priced_for_steps(dominated_units, multiplier, numerator, draws, slack, relation):
+@around("draws priced as passes", "R10", poisson_sampling, "dominated_ledger_units")
+def passes_are_priced_for_steps(dominated_ledger_units, multiplier, numerator, draws, slack, relation):
     """All draws are allowed, and the price is that of the passes, wherever it is computed."""
-    return dominated_units(multiplier, numerator, max(1, draws * numerator >> 53), slack, relation)
+    return dominated_ledger_units(multiplier, numerator, max(1, draws * numerator >> 53), slack, relation)
 
 
-@around("a replaced unit of a sampled run priced like an emptied one", "R10", poisson_sampling, "dominated_units")
-def replacing_costs_as_much_as_emptying(dominated_units, multiplier, numerator, draws, slack, _relation):
+@around(
+    "a replaced unit of a sampled run priced like an emptied one", "R10", poisson_sampling, "dominated_ledger_units"
+)
+def replacing_costs_as_much_as_emptying(dominated_ledger_units, multiplier, numerator, draws, slack, _relation):
     """The figure for replaced units is that of emptied ones."""
-    return dominated_units(multiplier, numerator, draws, slack, NeighboringRelation.ZERO_OUT)
+    return dominated_ledger_units(multiplier, numerator, draws, slack, NeighboringRelation.ZERO_OUT)
 
 
 @plant("discrete noise priced as continuous", "R12")

@@ -6,8 +6,7 @@ from datalens_service.data.shard_batches import ShardBatch
 from datalens_service.mechanisms import PartialGradients
 from datalens_service.mechanisms.private_shards import Dealing
 from datalens_service.methods.voting import training_run
-from datalens_service.methods.voting.shard_teachers import image_votes, train_teachers
-from datalens_service.methods.voting.training_run import VotedStudent
+from datalens_service.methods.voting.training_run import VotedStudent, image_votes, train_teachers
 from datalens_service.models.teachers.ensemble import TeacherEnsemble
 from datalens_service.models.teachers.kernel import KernelTeachers
 

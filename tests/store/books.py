@@ -30,7 +30,7 @@ from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.account import JobAccount
 from datalens_service.store.ledger.account_summary import AccountSummary, entries, summarize_account
 from datalens_service.store.ledger.chain_verification import verify_chain
-from datalens_service.store.ledger.spenders import read_spenders
+from datalens_service.store.ledger.journal_pages import read_spenders
 from datalens_service.store.schema.service_tables import ReleasedModelRow
 from datalens_service.store.schema.tables import DEFAULT_TENANT, ArtifactRow, JobRow
 
@@ -60,11 +60,11 @@ def new_dataset(database: Database, records: Images | None = None, **changes: An
     return datasets.create(database, name="pets", images=records, format="npz", has_test=False, **named)
 
 
-def new_job(database: Database, dataset_id: str, units: int, **changes: Any) -> Job:
+def new_job(database: Database, dataset_id: str, ledger_units: int, **changes: Any) -> Job:
     """A job that the store alone accepts, at any cost."""
     request = {"spec": {"method": "moments"}, "result": "generator", "price": {}, "plan": NO_RELEASES}
     return jobs.create(
-        database, dataset_id=dataset_id, units=units, **{"submitted_by": "key_test", **request, **changes}
+        database, dataset_id=dataset_id, ledger_units=ledger_units, **{"submitted_by": "key_test", **request, **changes}
     )
 
 
@@ -78,10 +78,12 @@ def read_account(database: Database, lease: Lease) -> JobAccount:
     return JobAccount(database, lease.job_id, lease.token)
 
 
-def running_job(database: Database, units: int = 1000, **changes: Any) -> tuple[StoredDataset, Lease, JobAccount]:
+def running_job(
+    database: Database, ledger_units: int = 1000, **changes: Any
+) -> tuple[StoredDataset, Lease, JobAccount]:
     """A data set with a job that a worker has just claimed."""
     dataset = new_dataset(database)
-    lease = claimed(database, new_job(database, dataset.id, units, **changes).id)
+    lease = claimed(database, new_job(database, dataset.id, ledger_units, **changes).id)
     return dataset, lease, read_account(database, lease)
 
 
@@ -128,7 +130,7 @@ def prove(
         method=MethodFacts(name=spec.method.name, spec=spec.model_dump(mode="json"), plan=releases),
         privacy=privacy_statement(
             releases=made,
-            units_charged=jobs.get(database, job.id).charged_units,
+            charged_units=jobs.get(database, job.id).charged_units,
             slack_charged=sum(release.slack for release in made),
             epsilon_limit=spec.epsilon,
             limit_units=spec.limit_units(public),

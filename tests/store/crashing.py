@@ -130,9 +130,9 @@ class _Account(JobAccount):
         self._passage.step = step
         return super().replay(step)
 
-    def charge(self, step: int, label: str, units: int, slack: int = 0) -> None:
+    def charge(self, step: int, label: str, ledger_units: int, slack: int = 0) -> None:
         self._passage.at(BEFORE_CHARGE)
-        super().charge(step, label, units, slack)
+        super().charge(step, label, ledger_units, slack)
         self._passage.at(AFTER_CHARGE)
 
     def store(self, step: int, noisy: Integers) -> None:

@@ -61,7 +61,7 @@ class Charge:
     account: str
     dataset: str
     job: str
-    units: int
+    ledger_units: int
     token: int
 
 
@@ -102,7 +102,7 @@ class Books:
         account.limit = limit
         return None
 
-    def submit(self, job: str, dataset: str, units: int, max_attempts: int) -> Error | None:
+    def submit(self, job: str, dataset: str, ledger_units: int, max_attempts: int) -> Error | None:
         if dataset not in self.datasets:
             return NotFound
         account = self.accounts[self.datasets[dataset].account]
@@ -110,10 +110,10 @@ class Books:
             return StateConflict
         if account.frozen:
             return LedgerCorrupt
-        if units > account.remaining:
+        if ledger_units > account.remaining:
             return BudgetExceeded
-        account.reserved += units
-        self.jobs[job] = Job(dataset, self.datasets[dataset].account, units, max_attempts)
+        account.reserved += ledger_units
+        self.jobs[job] = Job(dataset, self.datasets[dataset].account, ledger_units, max_attempts)
         return None
 
     def claim(self, job_id: str, hour: int) -> Error | int | None:
@@ -130,15 +130,15 @@ class Books:
         job.hour = hour
         return job.token
 
-    def charge(self, job_id: str, token: int, step: int, units: int, number: int) -> Error | None:
+    def charge(self, job_id: str, token: int, step: int, ledger_units: int, number: int) -> Error | None:
         if (refused := self._fenced(job_id, token, frozen=True)) is not None:
             return refused
         job = self.jobs[job_id]
         if step in job.stored:
             return StateConflict
-        if units > job.reserved:
+        if ledger_units > job.reserved:
             return BudgetExceeded
-        self._spend(job, units, units)
+        self._spend(job, ledger_units, ledger_units)
         job.paid.add((step, token))
         self.known.add(number)
         return None
@@ -224,11 +224,11 @@ class Books:
             if line.number in self.known or account.frozen:
                 continue
             job = self.jobs.get(line.job)
-            from_reservation = min(line.units, job.reserved) if job else 0
-            if line.units - from_reservation > account.remaining:
+            from_reservation = min(line.ledger_units, job.reserved) if job else 0
+            if line.ledger_units - from_reservation > account.remaining:
                 account.frozen = True
                 continue
-            self._spend(job, line.units, from_reservation, account)
+            self._spend(job, line.ledger_units, from_reservation, account)
             if job and line.token > job.token:
                 job.token = line.token + 1
             self.known.add(line.number)
@@ -241,14 +241,14 @@ class Books:
             return LedgerCorrupt
         return None if (job.state, job.token) == ("running", token) else StaleLease
 
-    def _spend(self, job: Job | None, units: int, from_reservation: int, account: Account | None = None) -> None:
+    def _spend(self, job: Job | None, ledger_units: int, from_reservation: int, account: Account | None = None) -> None:
         if job is not None:
             account = account or self.accounts[job.account]
             job.reserved -= from_reservation
-            job.charged += units
+            job.charged += ledger_units
         assert account is not None
         account.reserved -= from_reservation
-        account.charged += units
+        account.charged += ledger_units
 
     def _end(self, job: Job, state: str) -> None:
         self.accounts[job.account].reserved -= job.reserved

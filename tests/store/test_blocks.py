@@ -14,9 +14,9 @@ from datalens_service.privacy.accounting import (
     NeighboringRelation,
     compute_slack,
     delta_beside,
-    epsilon_of_units,
+    epsilon_of_ledger_units,
+    ledger_units_held_for_slack,
     limit_units,
-    units_held_for_slack,
 )
 from datalens_service.privacy.poisson_sampling import PoissonSampling, choose_numerator
 from datalens_service.proof.hash_chain import EntryKind
@@ -34,8 +34,8 @@ from .books import DELTA, EPSILON, by_hand, claimed, journal_of, new_dataset, ne
 SLACK, UNITS, DRAWS, LABEL = compute_slack(DELTA, 0.05), 10**12, 5, "network.sampled_gradient"
 LIMIT = limit_units(EPSILON, DELTA)
 BLOCK = PoissonSampling(
-    num_units=20, numerator=choose_numerator(4, 20), draws=DRAWS, slack=SLACK, units_zero_out=UNITS,
-    units_replace_one=4 * UNITS,
+    num_units=20, numerator=choose_numerator(4, 20), draws=DRAWS, slack=SLACK, ledger_units_zero_out=UNITS,
+    ledger_units_replace_one=4 * UNITS,
 )  # fmt: skip
 SUM = np.arange(3, dtype=np.int64)
 
@@ -46,7 +46,7 @@ def plan_of(block: PoissonSampling = BLOCK) -> Plan:
 
 
 def sampled_job(database: Database, dataset_id: str, block: PoissonSampling = BLOCK) -> Job:
-    return new_job(database, dataset_id, block.units_zero_out, plan=plan_of(block))
+    return new_job(database, dataset_id, block.ledger_units_zero_out, plan=plan_of(block))
 
 
 def test_the_first_draw_carries_the_block_and_the_others_nothing(database: Database) -> None:
@@ -56,10 +56,10 @@ def test_the_first_draw_carries_the_block_and_the_others_nothing(database: Datab
         account.charge_draw(step, LABEL, BLOCK)
         account.store(step, SUM)
     charges = [entry for entry in journal_of(database, dataset.id) if entry.kind == EntryKind.CHARGE]
-    assert [(entry.units, entry.slack) for entry in charges] == [(UNITS, SLACK), (0, 0), (0, 0)]
+    assert [(entry.ledger_units, entry.slack) for entry in charges] == [(UNITS, SLACK), (0, 0), (0, 0)]
     state = state_of(database, dataset.id)
     assert (state.charged_units, state.charged_slack, state.reserved_slack) == (UNITS, SLACK, 0)
-    assert state.epsilon_spent >= epsilon_of_units(UNITS, delta_beside(SLACK, DELTA))
+    assert state.epsilon_spent >= epsilon_of_ledger_units(UNITS, delta_beside(SLACK, DELTA))
     verified(database, dataset.id)
 
 
@@ -75,7 +75,7 @@ def test_no_more_is_drawn_than_was_paid_for(database: Database) -> None:
 
 def test_slack_is_held_from_reservation_on_and_returns_only_if_nothing_was_drawn(database: Database) -> None:
     dataset = new_dataset(database)
-    held = units_held_for_slack(SLACK, EPSILON, DELTA)
+    held = ledger_units_held_for_slack(SLACK, EPSILON, DELTA)
     for draws, remaining in ((0, LIMIT), (1, LIMIT - UNITS - held)):
         job = sampled_job(database, dataset.id)
         state = state_of(database, dataset.id)
@@ -100,22 +100,22 @@ def test_what_is_said_to_remain_beside_slack_can_be_reserved(database: Database)
     assert 0 < shown < 0.3
     asked = limit_units(0.3, delta_beside(SLACK, DELTA))
     with pytest.raises(BudgetExceeded, match=rf"0\.3 of 1 remains, {shown} for a job with sampled gradients"):
-        sampled_job(database, dataset.id, BLOCK.model_copy(update={"units_zero_out": asked}))
+        sampled_job(database, dataset.id, BLOCK.model_copy(update={"ledger_units_zero_out": asked}))
     fitting = limit_units(shown, delta_beside(SLACK, DELTA))
-    sampled_job(database, dataset.id, BLOCK.model_copy(update={"units_zero_out": fitting}))
+    sampled_job(database, dataset.id, BLOCK.model_copy(update={"ledger_units_zero_out": fitting}))
 
 
 def test_slack_of_every_job_counts(database: Database) -> None:
     """Two jobs that fit one by one may not fit together; the sum of slacks decides, not the larger one."""
     dataset = new_dataset(database)
-    first = units_held_for_slack(SLACK, EPSILON, DELTA)
-    both = units_held_for_slack(2 * SLACK, EPSILON, DELTA)
+    first = ledger_units_held_for_slack(SLACK, EPSILON, DELTA)
+    both = ledger_units_held_for_slack(2 * SLACK, EPSILON, DELTA)
     assert both > first
     sampled_job(database, dataset.id)
     rest = LIMIT - UNITS - both
     with pytest.raises(BudgetExceeded):
-        sampled_job(database, dataset.id, BLOCK.model_copy(update={"units_zero_out": rest + 1}))
-    sampled_job(database, dataset.id, BLOCK.model_copy(update={"units_zero_out": rest}))
+        sampled_job(database, dataset.id, BLOCK.model_copy(update={"ledger_units_zero_out": rest + 1}))
+    sampled_job(database, dataset.id, BLOCK.model_copy(update={"ledger_units_zero_out": rest}))
     assert state_of(database, dataset.id).remaining_units == 0
     with pytest.raises(BudgetExceeded):
         new_job(database, dataset.id, 1)
@@ -137,7 +137,7 @@ def test_a_raised_limit_holds_for_slack_anew(database: Database) -> None:
     with database.transaction() as session:
         account = ledger.lock_account(session, find_row(session, dataset.id).id)
         ledger.raise_limit(session, account, dataset.id, 3.0)
-    assert state_of(database, dataset.id).held_for_slack == units_held_for_slack(SLACK, 3.0, DELTA)
+    assert state_of(database, dataset.id).held_for_slack == ledger_units_held_for_slack(SLACK, 3.0, DELTA)
     verified(database, dataset.id)
 
 
@@ -254,14 +254,22 @@ def test_epsilon_of_an_account_is_that_of_all_units_beside_all_slack(database: D
         account.charge_draw(0, LABEL, BLOCK)
     gaussian = read_account(database, claimed(database, new_job(database, dataset.id, UNITS).id))
     gaussian.charge(0, "moments", UNITS)
-    exact = epsilon_of_units(4 * UNITS, delta_beside(3 * SLACK, DELTA))
+    exact = epsilon_of_ledger_units(4 * UNITS, delta_beside(3 * SLACK, DELTA))
     assert exact <= state_of(database, dataset.id).epsilon_spent <= exact + 1e-4
-    assert math.isclose(BLOCK.charge(NeighboringRelation.REPLACE_ONE).units, 4 * UNITS)
+    assert math.isclose(BLOCK.charge(NeighboringRelation.REPLACE_ONE).ledger_units, 4 * UNITS)
 
 
 def test_lines_of_the_log_have_a_slack_only_where_there_is_one() -> None:
     line = LogLine(
-        account_id="a", dataset_id="d", job_id="j", step=0, label="x", units=0, lease_token=1, seq=3, hash="0" * 64
+        account_id="a",
+        dataset_id="d",
+        job_id="j",
+        step=0,
+        label="x",
+        ledger_units=0,
+        lease_token=1,
+        seq=3,
+        hash="0" * 64,
     )
     assert b"slack" not in line.encoded()
     assert b'"units":0' in line.encoded()

@@ -72,11 +72,11 @@ def test_a_lost_release_is_charged_again_without_its_slack(sqlite_database: Data
     job = submitted(sqlite_database, DRAWINGS, plan)
     account = read_account(sqlite_database, claimed(sqlite_database, job.id))
     means = plan.branches["drawings"][0].mechanism
-    units = means.price(1, NeighboringRelation.ZERO_OUT).units
+    ledger_units = means.price(1, NeighboringRelation.ZERO_OUT).ledger_units
     for _ in range(2):
-        account.charge(1, means.label(), units, plan.slack)
+        account.charge(1, means.label(), ledger_units, plan.slack)
     charges = [entry for entry in journal_of(sqlite_database, job.dataset_id) if entry.kind == EntryKind.CHARGE]
-    assert [(entry.units, entry.slack) for entry in charges] == [(units, plan.slack), (units, 0)]
+    assert [(entry.ledger_units, entry.slack) for entry in charges] == [(ledger_units, plan.slack), (ledger_units, 0)]
     with pytest.raises(BudgetExceeded):
         account.charge(2, means.label(), 1, 1)
     verified(sqlite_database, job.dataset_id)

@@ -73,7 +73,7 @@ def test_no_raise_without_its_note(database: Database, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("label", "units"),
+    ("label", "ledger_units"),
     [
         (budget_label(2.0, 2e-5), 10),
         (budget_label(1.0, 1e-5), 10),
@@ -84,10 +84,10 @@ def test_no_raise_without_its_note(database: Database, monkeypatch: pytest.Monke
         ("more", 10),
     ],
 )
-def test_an_entry_that_raises_nothing_breaks_the_chain(label: str, units: int) -> None:
+def test_an_entry_that_raises_nothing_breaks_the_chain(label: str, ledger_units: int) -> None:
     opened = _entry(1, "open", 100, budget_label(1.0, 1e-5), GENESIS)
     with pytest.raises(LedgerCorrupt, match=r"Entry 2 .* does not raise"):
-        follow([opened, _entry(2, "raise", units, label, opened.hash)])
+        follow([opened, _entry(2, "raise", ledger_units, label, opened.hash)])
 
 
 def test_a_raise_counts_from_its_entry_on() -> None:
@@ -99,7 +99,7 @@ def test_a_raise_counts_from_its_entry_on() -> None:
 
 def test_a_backup_from_before_a_raise_is_raised_again(database: Database) -> None:
     """Its charges do not fit into the old limit: frozen, until the owner raises it once more."""
-    dataset, _, account = running_job(database, units=limit_units(EPSILON, DELTA))
+    dataset, _, account = running_job(database, ledger_units=limit_units(EPSILON, DELTA))
     copied = back_up(database)
     account.charge(0, "votes", limit_units(EPSILON, DELTA))
     raised(database, dataset.id)
@@ -114,11 +114,17 @@ def test_a_backup_from_before_a_raise_is_raised_again(database: Database) -> Non
     verified(database, dataset.id)
 
 
-def _spend(database: Database, job_id: str, units: int) -> None:
-    read_account(database, claimed(database, job_id)).charge(0, "votes", units)
+def _spend(database: Database, job_id: str, ledger_units: int) -> None:
+    read_account(database, claimed(database, job_id)).charge(0, "votes", ledger_units)
 
 
-def _entry(seq: int, kind: str, units: int, label: str, previous: str) -> Entry:
+def _entry(seq: int, kind: str, ledger_units: int, label: str, previous: str) -> Entry:
     return Entry.sealed(
-        account_id="acc_1", seq=seq, kind=kind, units=units, label=label, at=utc_now(), previous_hash=previous
+        account_id="acc_1",
+        seq=seq,
+        kind=kind,
+        ledger_units=ledger_units,
+        label=label,
+        at=utc_now(),
+        previous_hash=previous,
     )

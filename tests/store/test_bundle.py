@@ -16,7 +16,7 @@ from datalens_service.data.dataset import Dataset, Split
 from datalens_service.mechanisms import BoundedSum, Mechanism, PlannedRelease, base
 from datalens_service.methods import Moments
 from datalens_service.privacy.accounting import Charge as AccountCharge
-from datalens_service.privacy.accounting import cost_units, stated_epsilon, stated_mu
+from datalens_service.privacy.accounting import cost_ledger_units, stated_epsilon, stated_mu
 from datalens_service.privacy.recomputation import LARGEST_EPSILON
 from datalens_service.proof.job_charges import chain_charges
 from datalens_service.proof.job_proof import AccountProof, JobProof
@@ -128,7 +128,7 @@ def test_a_bundle_with_a_lost_release_verifies(books: Database) -> None:
 
 def test_a_price_that_is_too_low_is_found(books: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bundle that agrees with itself, made by a product that charges one percent too little."""
-    monkeypatch.setattr(base, "cost_units", lambda *arguments: cost_units(*arguments) * 99 // 100)
+    monkeypatch.setattr(base, "cost_ledger_units", lambda *arguments: cost_ledger_units(*arguments) * 99 // 100)
     assert failed_at(verdict_on(real_proof(books, seed=4).model_dump(mode="json"))) == "charges"
 
 
@@ -342,7 +342,7 @@ def test_what_shares_the_account_leaves_no_trace_in_the_proof_of_one_job(databas
     journal = journal_of(database, first.id)
     alone = [entry for entry in journal if entry.job_id == job.id]
     assert chain_charges(job.id, journal) == chain_charges(job.id, alone)
-    assert [charge.units for charge in chain_charges(job.id, journal)] == [3, 3]
+    assert [charge.ledger_units for charge in chain_charges(job.id, journal)] == [3, 3]
 
 
 def test_the_proof_of_the_account_names_who_spent_and_that_of_a_job_does_not(made: AccountProof) -> None:

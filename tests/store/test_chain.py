@@ -16,11 +16,17 @@ NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 def chain(*steps: tuple[str, str | None, int]) -> list[Entry]:
     """A well-sealed chain of (kind, job, units)."""
     entries: list[Entry] = []
-    for number, (kind, job_id, units) in enumerate(steps, start=1):
+    for number, (kind, job_id, ledger_units) in enumerate(steps, start=1):
         previous = entries[-1].hash if entries else GENESIS
         entries.append(
             Entry.sealed(
-                account_id="acc", seq=number, kind=kind, job_id=job_id, units=units, at=NOON, previous_hash=previous
+                account_id="acc",
+                seq=number,
+                kind=kind,
+                job_id=job_id,
+                ledger_units=ledger_units,
+                at=NOON,
+                previous_hash=previous,
             )
         )
     return entries
@@ -60,7 +66,7 @@ def test_a_known_entry_keeps_its_hash_for_ever() -> None:
 @pytest.mark.parametrize("slack", [0, 7])
 def test_what_is_hashed_is_the_entry_as_it_is_exported(slack: int) -> None:
     entry = Entry.sealed(
-        account_id="acc", seq=2, kind="charge", dataset_id="ds", job_id="job", step=0, label="ε = 1", units=3,
+        account_id="acc", seq=2, kind="charge", dataset_id="ds", job_id="job", step=0, label="ε = 1", ledger_units=3,
         slack=slack, lease_token=1, at=NOON, recovers=None, previous_hash=GOOD[0].hash,
     )  # fmt: skip
     fields = entry.model_dump(exclude={"hash"}) | {"at": "2026-11-20T12:00:00.000000+00:00"}
@@ -87,7 +93,7 @@ OTHER_VALUES: dict[str, Any] = {
     "step": 3,
     "label": "x",
     "slack": 3,
-    "units": 19,
+    "ledger_units": 19,
     "lease_token": 2,
     "at": NOON + timedelta(microseconds=1),
     "recovers": "0" * 64,

@@ -23,7 +23,7 @@ from .books import charge_until_refused, running_job, state_of, verified
 
 def line(number: int) -> LogLine:
     return LogLine(
-        account_id="acc", dataset_id="ds", job_id="job", step=number, label="votes", units=5, lease_token=1,
+        account_id="acc", dataset_id="ds", job_id="job", step=number, label="votes", ledger_units=5, lease_token=1,
         seq=number, hash=f"{number:064x}",
     )  # fmt: skip
 
@@ -112,7 +112,7 @@ def test_every_charge_is_in_the_log_under_its_hash(database: Database) -> None:
         account.charge(step, "votes", 10 + step)
     assert database.log is not None
     written = database.log.read()
-    assert [(found.job_id, found.step, found.units) for found in written] == [
+    assert [(found.job_id, found.step, found.ledger_units) for found in written] == [
         (lease.job_id, 0, 10), (lease.job_id, 1, 11), (lease.job_id, 2, 12)
     ]  # fmt: skip
     assert written[-1].hash == verified(database, dataset.id).head_hash
@@ -180,7 +180,7 @@ def on_disk(disk: SmallDisk, sqlite_template: Path) -> Iterator[Database]:
 @pytest.mark.parametrize("left", [0, 4096, 8192, 12288, 16384, 24576, 32768])
 def test_a_charge_without_room_is_not_counted(on_disk: Database, disk: SmallDisk, left: int) -> None:
     """Wherever the room ends: before the line in the log, within the journal, or at the commit."""
-    dataset, lease, account = running_job(on_disk, units=10_000)
+    dataset, lease, account = running_job(on_disk, ledger_units=10_000)
     account.charge(0, "votes", 10)
     made = 1
     with disk.full(left):
@@ -199,7 +199,7 @@ def test_a_charge_without_room_is_not_counted(on_disk: Database, disk: SmallDisk
 
 def test_a_full_disk_of_the_log_alone_charges_nothing(sqlite_database: Database, disk: SmallDisk) -> None:
     sqlite_database.log = ChargeLog(disk.folder / "ledger.log")
-    dataset, _, account = running_job(sqlite_database, units=10_000)
+    dataset, _, account = running_job(sqlite_database, ledger_units=10_000)
     account.charge(0, "x" * 2**15, 10)
     with disk.full(), pytest.raises(InsufficientStorage, match="free its disk"):
         account.charge(1, "x" * 2**16, 10)

@@ -79,7 +79,7 @@ def test_charges_of_many_jobs_at_once_all_count(database: Database) -> None:
 
 
 def test_one_reservation_is_never_charged_beyond_by_threads_of_one_worker(database: Database) -> None:
-    dataset, _, account = running_job(database, units=100)
+    dataset, _, account = running_job(database, ledger_units=100)
     outcomes = together([lambda step=step: account.charge(step, "votes", 30) for step in range(8)])
     assert sum(isinstance(outcome, BudgetExceeded) for outcome in outcomes) == 5
     assert verified(database, dataset.id).total_charged == 90
@@ -167,7 +167,7 @@ def test_deletion_and_submission_at_once_leave_no_job_without_data(database: Dat
 
 
 def test_cancel_finish_and_expiry_at_once_settle_once(database: Database) -> None:
-    dataset, lease, account = running_job(database, units=100, max_attempts=1)
+    dataset, lease, account = running_job(database, ledger_units=100, max_attempts=1)
     account.charge(0, "votes", 10)
     together([
         lambda: jobs.request_cancel(database, lease.job_id),
@@ -183,7 +183,7 @@ def test_cancel_finish_and_expiry_at_once_settle_once(database: Database) -> Non
 
 
 def test_an_audit_beside_running_charges_counts_none_of_them_twice(database: Database) -> None:
-    dataset, _, account = running_job(database, units=1000)
+    dataset, _, account = running_job(database, ledger_units=1000)
 
     def spend() -> None:
         for step in range(20):

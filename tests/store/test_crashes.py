@@ -38,7 +38,7 @@ def test_a_worker_killed_at_any_point_never_leaves_a_draw_uncharged(
     database: Database, point: str, step: int, record_property: Record
 ) -> None:
     # Enough for the whole job and for the step that is hit, once more.
-    dataset, lease, _ = running_job(database, units=sum(COSTS) + COSTS[step])
+    dataset, lease, _ = running_job(database, ledger_units=sum(COSTS) + COSTS[step])
     workplace = Workplace.of(database)
     killed = start(workplace, lease, JOB, Fault(step, point, signal.SIGKILL))
     killed.join()
@@ -60,7 +60,7 @@ def test_a_worker_killed_at_any_point_never_leaves_a_draw_uncharged(
 def test_a_worker_stopped_at_any_point_and_woken_after_its_job_was_given_away_draws_nothing_more(
     database: Database, point: str, step: int, record_property: Record
 ) -> None:
-    dataset, lease, _ = running_job(database, units=2 * sum(COSTS))
+    dataset, lease, _ = running_job(database, ledger_units=2 * sum(COSTS))
     workplace = Workplace.of(database)
     first = _stopped(workplace, lease, Fault(step, point, signal.SIGSTOP))
     record_property("stops", 1)
@@ -81,7 +81,7 @@ def test_postgresql_takes_the_locks_from_a_worker_stopped_before_its_commit(
     postgresql_database: Database, record_property: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server ends its session, so another can claim the job. The line in the log counts at the next charge."""
-    dataset, lease, _ = running_job(postgresql_database, units=2 * sum(COSTS))
+    dataset, lease, _ = running_job(postgresql_database, ledger_units=2 * sum(COSTS))
     workplace = Workplace.of(postgresql_database)
     with monkeypatch.context() as patched:
         patched.setattr(store, "_POSTGRESQL_OPTIONS", "-c idle_in_transaction_session_timeout=5s")
@@ -104,7 +104,7 @@ def test_sqlite_stays_locked_by_a_worker_stopped_before_its_commit_until_it_is_w
 ) -> None:
     """A file has no server that could take its lock away: nobody else gets the job, and nothing is lost."""
     monkeypatch.setattr(store, "_BUSY_SECONDS", 0.2)
-    dataset, lease, _ = running_job(sqlite_database, units=2 * sum(COSTS))
+    dataset, lease, _ = running_job(sqlite_database, ledger_units=2 * sum(COSTS))
     impatient = Database(sqlite_database.url, sqlite_database.log)
     first = _stopped(Workplace.of(sqlite_database), lease, Fault(3, BEFORE_COMMIT, signal.SIGSTOP))
     record_property("stops", 1)

@@ -78,7 +78,7 @@ def test_the_same_key_with_another_request_is_refused(database: Database, change
 
 
 def test_cancelling_a_job_that_went_back_to_the_queue_ends_it_at_once_and_keeps_its_charges(database: Database) -> None:
-    dataset, lease, account = running_job(database, units=500)
+    dataset, lease, account = running_job(database, ledger_units=500)
     account.charge(0, "votes", 100)
     leases.give_back(database, lease)
     job = jobs.request_cancel(database, lease.job_id)
@@ -88,7 +88,7 @@ def test_cancelling_a_job_that_went_back_to_the_queue_ends_it_at_once_and_keeps_
 
 
 def test_cancelling_a_running_job_only_asks_for_it(database: Database) -> None:
-    dataset, lease, account = running_job(database, units=500)
+    dataset, lease, account = running_job(database, ledger_units=500)
     assert not jobs.get(database, lease.job_id).cancel_requested
     assert jobs.request_cancel(database, lease.job_id).state == JobState.RUNNING
     assert jobs.get(database, lease.job_id).cancel_requested
@@ -183,7 +183,7 @@ def test_a_queued_job_pauses_at_once_and_keeps_its_reservation_until_it_is_cance
 
 
 def test_a_running_job_pauses_when_it_is_given_back_and_goes_on_under_a_new_lease(database: Database) -> None:
-    dataset, lease, account = running_job(database, units=500)
+    dataset, lease, account = running_job(database, ledger_units=500)
     account.charge(0, "votes", 100)
     job = jobs.request_pause(database, lease.job_id)
     assert (job.state, job.pause_requested) == (JobState.RUNNING, True)

@@ -82,30 +82,32 @@ def test_a_refusal_says_what_remains_as_epsilon(database: Database) -> None:
 
 @given(st.integers(0, 10**16), st.floats(1e-9, 1e-3))
 @settings(max_examples=100, deadline=None)
-def test_spent_is_rounded_up_and_remaining_is_rounded_down(units: int, delta: float) -> None:
-    account = AccountSummary("a", 30.0, delta, units, 0, 0, 1, "", None)
-    spent = account.convert_units(units)
+def test_spent_is_rounded_up_and_remaining_is_rounded_down(ledger_units: int, delta: float) -> None:
+    account = AccountSummary("a", 30.0, delta, ledger_units, 0, 0, 1, "", None)
+    spent = account.convert_to_epsilon(ledger_units)
     assert (
-        accounting.limit_units(spent, delta) >= units if spent > 0 else accounting.epsilon_of_units(units, delta) == 0
+        accounting.limit_units(spent, delta) >= ledger_units
+        if spent > 0
+        else accounting.epsilon_of_ledger_units(ledger_units, delta) == 0
     )
     shown = account.epsilon_remaining
-    assert shown == 0 or accounting.limit_units(shown, delta) <= units
-    assert accounting.limit_units(shown + 2e-4, delta) > units
+    assert shown == 0 or accounting.limit_units(shown, delta) <= ledger_units
+    assert accounting.limit_units(shown + 2e-4, delta) > ledger_units
 
 
 def test_two_jobs_of_epsilon_one_spend_1_4652_not_2(database: Database) -> None:
     dataset = new_dataset(database, epsilon=2.0)
-    units = accounting.limit_units(1.0, DELTA)
+    ledger_units = accounting.limit_units(1.0, DELTA)
     for _ in range(2):
-        lease = claimed(database, new_job(database, dataset.id, units).id)
-        read_account(database, lease).charge(0, "moments.means", units)
+        lease = claimed(database, new_job(database, dataset.id, ledger_units).id)
+        read_account(database, lease).charge(0, "moments.means", ledger_units)
         leases.finish(database, lease, JobState.SUCCEEDED)
     assert state_of(database, dataset.id).epsilon_spent == 1.4652
 
 
 @pytest.mark.both_databases
 def test_a_charge_moves_units_from_reserved_to_charged(database: Database) -> None:
-    dataset, _, account = running_job(database, units=1000)
+    dataset, _, account = running_job(database, ledger_units=1000)
     account.charge(0, "votes", 300)
     found = state_of(database, dataset.id)
     assert (found.reserved_units, found.charged_units) == (700, 300)
@@ -113,7 +115,7 @@ def test_a_charge_moves_units_from_reserved_to_charged(database: Database) -> No
 
 
 def test_a_charge_beyond_the_reservation_books_nothing(database: Database) -> None:
-    dataset, _, account = running_job(database, units=1000)
+    dataset, _, account = running_job(database, ledger_units=1000)
     account.charge(0, "votes", 1000)
     before = journal_of(database, dataset.id)
     with pytest.raises(BudgetExceeded):
@@ -122,7 +124,7 @@ def test_a_charge_beyond_the_reservation_books_nothing(database: Database) -> No
 
 
 def test_a_stored_step_is_replayed_and_never_charged_again(database: Database) -> None:
-    dataset, lease, account = running_job(database, units=1000)
+    dataset, lease, account = running_job(database, ledger_units=1000)
     assert account.replay(0) is None
     account.charge(0, "votes", 100)
     account.store(0, NOISY)
@@ -136,17 +138,17 @@ def test_a_stored_step_is_replayed_and_never_charged_again(database: Database) -
     assert state_of(database, dataset.id).charged_units == 100
 
 
-@pytest.mark.parametrize(("step", "units"), [(0, 0), (0, -1), (0, -(10**12)), (-1, 1), (0, 1.5), (0.5, 1)])
+@pytest.mark.parametrize(("step", "ledger_units"), [(0, 0), (0, -1), (0, -(10**12)), (-1, 1), (0, 1.5), (0.5, 1)])
 def test_a_charge_that_would_refund_or_counts_no_whole_numbers_is_refused(
-    database: Database, step: Any, units: Any
+    database: Database, step: Any, ledger_units: Any
 ) -> None:
     dataset, _, account = running_job(database)
     before = journal_of(database, dataset.id)
     with pytest.raises((InvalidInput, TypeError)):
-        account.charge(step, "votes", units)
+        account.charge(step, "votes", ledger_units)
     if step == 0:
         with pytest.raises((InvalidInput, TypeError)):
-            new_job(database, dataset.id, units)
+            new_job(database, dataset.id, ledger_units)
     assert journal_of(database, dataset.id) == before
 
 
@@ -157,7 +159,7 @@ def test_a_job_that_nobody_claimed_cannot_charge(database: Database) -> None:
 
 
 def test_settling_twice_returns_nothing_the_second_time(database: Database) -> None:
-    dataset, lease, _ = running_job(database, units=1000)
+    dataset, lease, _ = running_job(database, ledger_units=1000)
     new_job(database, dataset.id, 50)
     for expected in (1000, 0):
         with database.transaction() as session:
@@ -168,7 +170,7 @@ def test_settling_twice_returns_nothing_the_second_time(database: Database) -> N
 
 @pytest.mark.parametrize("state", [JobState.FAILED, JobState.CANCELLED, JobState.SUCCEEDED])
 def test_no_way_for_a_job_to_end_takes_a_charge_back(database: Database, state: JobState) -> None:
-    dataset, lease, account = running_job(database, units=1000)
+    dataset, lease, account = running_job(database, ledger_units=1000)
     account.charge(0, "votes", 300)
     leases.finish(database, lease, state)
     found = state_of(database, dataset.id)
@@ -210,12 +212,12 @@ def test_sums_of_any_shape_come_back_as_they_were(database: Database, shape: tup
 
 
 def test_the_journal_tells_the_whole_story(database: Database) -> None:
-    dataset, lease, account = running_job(database, units=1000)
+    dataset, lease, account = running_job(database, ledger_units=1000)
     account.charge(7, "votes.topagg", 300)
     account.store(7, NOISY)
     leases.finish(database, lease, JobState.SUCCEEDED)
     told = [
-        (entry.seq, entry.kind, entry.job_id, entry.step, entry.label, entry.units, entry.lease_token)
+        (entry.seq, entry.kind, entry.job_id, entry.step, entry.label, entry.ledger_units, entry.lease_token)
         for entry in journal_of(database, dataset.id)
     ]
     assert told == [

@@ -255,6 +255,6 @@ def test_tables_that_a_newer_version_changed_under_a_running_one_are_a_reason_to
         jobs.get(database, job.id)
 
 
-def spend(account: JobAccount, units: int) -> None:
-    account.charge(0, "votes", units)
+def spend(account: JobAccount, ledger_units: int) -> None:
+    account.charge(0, "votes", ledger_units)
     account.store(0, np.arange(4, dtype=np.int64))

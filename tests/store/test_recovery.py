@@ -34,7 +34,7 @@ NOISY = np.arange(3, dtype=np.int64)
 
 @pytest.mark.both_databases
 def test_a_restored_backup_knows_again_what_was_spent_since(database: Database) -> None:
-    dataset, lease, account = running_job(database, units=1000)
+    dataset, lease, account = running_job(database, ledger_units=1000)
     account.charge(0, "votes", 100)
     backup = back_up(database)
     account.charge(1, "votes", 200)
@@ -103,7 +103,7 @@ def test_a_backup_that_has_forgotten_whose_records_they_were_is_refused(database
 
 @pytest.mark.both_databases
 def test_charges_made_during_an_audit_are_not_written_again(database: Database) -> None:
-    _, _, account = running_job(database, units=1000)
+    _, _, account = running_job(database, ledger_units=1000)
     account.charge(0, "votes", 100)
     log = begin_check(database)
     account.charge(1, "votes", 200)
@@ -114,7 +114,7 @@ def test_charges_made_during_an_audit_are_not_written_again(database: Database) 
 
 
 def test_two_audits_at_once_write_a_lost_line_once(database: Database, reopen: Callable[[], Database]) -> None:
-    _, _, account = running_job(database, units=1000)
+    _, _, account = running_job(database, ledger_units=1000)
     account.charge(0, "votes", 100)
     assert database.log is not None
     database.log.path.write_bytes(b"")
@@ -168,7 +168,7 @@ def test_a_log_replaced_during_an_audit_freezes_accounts(database: Database, oth
 @pytest.mark.parametrize("running", [False, True])
 def test_lines_that_are_many_times_in_the_log_count_once_after_a_restore(database: Database, running: bool) -> None:
     """Seven times each, those that the backup knows and those that it has forgotten, at a start and at a charge."""
-    dataset, _, account = running_job(database, units=2000)
+    dataset, _, account = running_job(database, ledger_units=2000)
     account.charge(0, "votes", 100)
     backup = back_up(database)
     account.charge(1, "votes", 200)
@@ -188,7 +188,7 @@ def test_lines_that_are_many_times_in_the_log_count_once_after_a_restore(databas
 
 
 def test_a_lost_log_is_written_again_and_protects_again(database: Database) -> None:
-    dataset, _, account = running_job(database, units=1000)
+    dataset, _, account = running_job(database, ledger_units=1000)
     log = database.log
     assert log is not None
     backup = back_up(database)
@@ -198,7 +198,7 @@ def test_a_lost_log_is_written_again_and_protects_again(database: Database) -> N
     account.charge(1, "votes", 20)
     log.path.unlink()
     assert check_against_log(database) == ()
-    assert [line.units for line in log.read()] == [10, 20]
+    assert [line.ledger_units for line in log.read()] == [10, 20]
     assert check_against_log(database) == ()
     assert len(log.read()) == 2
     backup.restore()
@@ -226,7 +226,7 @@ def test_an_account_that_was_tampered_with_is_frozen(database: Database) -> None
 
 def test_deleted_charges_come_back_from_the_log(database: Database) -> None:
     """Even a chain that was cut and whose totals were lowered consistently gives nothing."""
-    dataset, _, account = running_job(database, units=1000)
+    dataset, _, account = running_job(database, ledger_units=1000)
     before = journal_of(database, dataset.id)[-1]
     account.charge(0, "votes", 100)
     for table in ("ledger_entries", "accounts", "reservations"):
@@ -244,7 +244,7 @@ def test_deleted_charges_come_back_from_the_log(database: Database) -> None:
 
 
 def test_a_full_disk_under_the_database_books_nothing(sqlite_database: Database) -> None:
-    dataset, _, account = running_job(sqlite_database, units=10**6)
+    dataset, _, account = running_job(sqlite_database, ledger_units=10**6)
     account.charge(0, "votes", 10)
     with sqlite_database._engine.connect() as connection:
         connection.exec_driver_sql("PRAGMA max_page_count = 1")

@@ -109,7 +109,7 @@ def test_a_worker_from_before_the_restoration_is_refused(database: Database) -> 
 
 def test_two_databases_that_share_a_log_spend_one_budget(sqlite_database: Database, tmp_path: Path) -> None:
     """A file that was moved away stays open in processes that had it open; the copy in its place is another."""
-    dataset, lease, account = running_job(sqlite_database, units=100)
+    dataset, lease, account = running_job(sqlite_database, ledger_units=100)
     path = tmp_path / "copy.db"
     original = str(make_url(sqlite_database.url).database)
     with closing(sqlite3.connect(original)) as source, closing(sqlite3.connect(path)) as target:
@@ -128,7 +128,7 @@ def test_two_databases_that_share_a_log_spend_one_budget(sqlite_database: Databa
 
 
 def test_a_failed_commit_counts_at_the_next_charge(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    dataset, lease, account = running_job(database, units=1000)
+    dataset, lease, account = running_job(database, ledger_units=1000)
 
     class DiesAfterTheLine(ChargeLog):
         def append(self, line: LogLine, checked: int) -> int:

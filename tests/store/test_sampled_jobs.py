@@ -116,7 +116,7 @@ def test_a_run_that_is_killed_again_and_again_pays_once_and_draws_no_more_than_p
     block = plan.releases[0].mechanism.block()
     assert block is not None
     charges = [entry for entry in journal_of(database, job.dataset_id) if entry.kind == EntryKind.CHARGE]
-    assert [entry.units for entry in charges if entry.units] == [block.units_zero_out]
+    assert [entry.ledger_units for entry in charges if entry.ledger_units] == [block.ledger_units_zero_out]
     assert counter.coins <= len(charges) <= block.draws == STEPS + 2
     assert made <= STEPS
     assert made == STEPS or len(charges) == block.draws
@@ -203,5 +203,5 @@ def test_what_was_tampered_with_is_refused(proof: tuple[Json, Json], tampered: s
 def test_the_statement_says_what_replacing_a_unit_costs(plan: Plan) -> None:
     block = plan.releases[0].mechanism.block()
     assert block is not None
-    assert plan.charge(NeighboringRelation.REPLACE_ONE) == (block.units_replace_one, block.slack)
-    assert block.units_replace_one > block.units_zero_out
+    assert plan.charge(NeighboringRelation.REPLACE_ONE) == (block.ledger_units_replace_one, block.slack)
+    assert block.ledger_units_replace_one > block.ledger_units_zero_out

@@ -124,9 +124,9 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(dataset=RECENT, shares=st.integers(1, 11), max_attempts=st.integers(1, 3))
     def submit(self, dataset: int, shares: int, max_attempts: int) -> None:
         """The id is the store's choice."""
-        dataset_id, units = chosen(self.dataset_ids, dataset), min(shares * SHARE, LIMIT)
-        expected = self.books.submit("next", dataset_id, units, max_attempts)
-        found = self.outcome(lambda: new_job(self.database, dataset_id, units, max_attempts=max_attempts))
+        dataset_id, ledger_units = chosen(self.dataset_ids, dataset), min(shares * SHARE, LIMIT)
+        expected = self.books.submit("next", dataset_id, ledger_units, max_attempts)
+        found = self.outcome(lambda: new_job(self.database, dataset_id, ledger_units, max_attempts=max_attempts))
         if expected is None:
             self.books.jobs[found.id] = self.books.jobs.pop("next")
             self.job_ids.append(found.id)
@@ -144,14 +144,16 @@ class StoreMachine(RuleBasedStateMachine):
             found = found.token
         assert found == expected
 
-    @rule(which=RECENT, step=st.integers(0, 3), units=st.sampled_from([1, SHARE // 2, SHARE, 3 * SHARE]), kept=FLAG)
-    def charge(self, which: int, step: int, units: int, kept: bool) -> None:
+    @rule(
+        which=RECENT, step=st.integers(0, 3), ledger_units=st.sampled_from([1, SHARE // 2, SHARE, 3 * SHARE]), kept=FLAG
+    )
+    def charge(self, which: int, step: int, ledger_units: int, kept: bool) -> None:
         """Pay for a step, and keep its sum unless the worker is lost before."""
         lease, number = chosen(self.held, which), len(self.lines)
-        expected = self.books.charge(lease.job_id, lease.token, step, units, number)
-        self.compare(expected, lambda: self.account(lease).charge(step, "votes", units))
+        expected = self.books.charge(lease.job_id, lease.token, step, ledger_units, number)
+        self.compare(expected, lambda: self.account(lease).charge(step, "votes", ledger_units))
         if expected is None:
-            self.note(number, lease, units)
+            self.note(number, lease, ledger_units)
         if kept:
             noisy = np.array([lease.token, step], dtype=np.int64)
             expected = self.books.store(lease.job_id, lease.token, step)
@@ -280,11 +282,11 @@ class StoreMachine(RuleBasedStateMachine):
             kept = {step: sum_.tolist() for step, sum_ in replayed.items() if sum_ is not None}
             assert kept == {step: [token, step] for step, token in job.stored.items()}
 
-    def note(self, number: int, lease: Lease, units: int) -> None:
+    def note(self, number: int, lease: Lease, ledger_units: int) -> None:
         job = self.books.jobs[lease.job_id]
         account = job.account
-        self.lines.append(Charge(number, account, job.dataset, lease.job_id, units, lease.token))
-        self.drawn[account] = self.drawn.get(account, 0) + units
+        self.lines.append(Charge(number, account, job.dataset, lease.job_id, ledger_units, lease.token))
+        self.drawn[account] = self.drawn.get(account, 0) + ledger_units
 
     def account(self, lease: Lease) -> JobAccount:
         return JobAccount(self.database, lease.job_id, lease.token)

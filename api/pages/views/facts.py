@@ -78,7 +78,7 @@ def divide_budget(budget: BudgetRead, planned_units: int = 0) -> Shares:
 
 def divide_job(job: Job) -> Shares:
     """Divide the price of a job into what it has spent and the rest."""
-    return Shares(spent=_percent_of(job.charged_units, PlanSummary.model_validate(job.price).units))
+    return Shares(spent=_percent_of(job.charged_units, PlanSummary.model_validate(job.price).ledger_units))
 
 
 def _percent_of(part: int, whole: int) -> float:

@@ -71,15 +71,15 @@ def build_table(portion: JournalSlice, delta: float) -> Table:
     groups = [list(same) for _, same in groupby(portion.lines, key=lambda line: (line.kind, line.job_id, line.label))]
     rows, spent = [], portion.spent
     for same in groups[:_MOST_ROWS]:
-        units, slack = sum(line.units for line in same), sum(line.slack for line in same)
-        rows.append(_row(same, units, portion.limit_units, stated_epsilon(spent, delta)))
+        ledger_units, slack = sum(line.ledger_units for line in same), sum(line.slack for line in same)
+        rows.append(_row(same, ledger_units, portion.limit_units, stated_epsilon(spent, delta)))
         if same[0].kind in SPENDS:
-            spent = Charge(spent.units - units, spent.slack - slack)
+            spent = Charge(spent.ledger_units - ledger_units, spent.slack - slack)
     oldest = rows[-1].first if rows else 1
     return Table(tuple(rows), oldest if oldest > 1 else None)
 
 
-def _row(same: Sequence[JournalLine], units: int, limit: int, epsilon_after: float) -> JournalRow:
+def _row(same: Sequence[JournalLine], ledger_units: int, limit: int, epsilon_after: float) -> JournalRow:
     first, last = same[-1], same[0]
     kind = last.kind
     return JournalRow(
@@ -87,11 +87,13 @@ def _row(same: Sequence[JournalLine], units: int, limit: int, epsilon_after: flo
         last=last.seq,
         at=last.at,
         kind=kind,
-        meaning="Job ended, nothing was left over" if kind is EntryKind.SETTLE and not units else _MEANINGS[kind],
+        meaning="Job ended, nothing was left over"
+        if kind is EntryKind.SETTLE and not ledger_units
+        else _MEANINGS[kind],
         label=first.label if kind in SPENDS else "",
         job_id=first.job_id,
         count=len(same),
-        share=100 * units / limit if limit else 0.0,
+        share=100 * ledger_units / limit if limit else 0.0,
         epsilon_after=epsilon_after,
         hash=last.hash,
     )

@@ -124,10 +124,10 @@ def _rehearse(
 ) -> AuditResult:
     from datalens_service.audits.audit import AuditSettings
     from datalens_service.audits.targets import rehearse
-    from datalens_service.privacy.accounting import mu_of_units
+    from datalens_service.privacy.accounting import mu_of_ledger_units
 
     chosen = AuditSettings(attacks=attacks, references=references, groups=groups, seed=spec.seed)
-    mu = mu_of_units(spec.limit_units(dataset.schema))
+    mu = mu_of_ledger_units(spec.limit_units(dataset.schema))
     return rehearse(dataset, _trainer(spec), mu, chosen)
 
 

@@ -18,7 +18,7 @@ from datalens_service.cli.review import accept_low_utility, confirm
 from datalens_service.cli.service import SERVICE, Service, find_dataset, find_job
 from datalens_service.cli.specs import SpecOptions, WantedSpecOptions
 from datalens_service.client import ClientError
-from datalens_service.privacy.budget_advice import advise
+from datalens_service.privacy.guarantee import advise
 
 if TYPE_CHECKING:
     from datalens_service.client import Client, Job, JobHandle, PlanInfo, Target
@@ -106,7 +106,7 @@ def list_(service: Service = SERVICE) -> None:
             one.id,
             one.name,
             _method(one),
-            one.state,
+            _state(one),
             "" if one.ended else one.phase or "",
             one.privacy.epsilon_spent,
             one.dataset_id,
@@ -237,11 +237,18 @@ def _method(job: Job) -> str:
     return str(job.spec["method"]["name"])
 
 
+def _state(job: Job) -> str:
+    """Name the state of a job and, where a second person decides about its result, that of the result."""
+    if job.approval is None or job.state != "succeeded":
+        return job.state
+    return f"{job.state}, {'waits for a second person' if job.approval.state == 'waiting' else job.approval.state}"
+
+
 def _show_job(job: Job, service: Service) -> None:
     lines: dict[str, object] = {
         "job": job.id,
         "name": job.name,
-        "state": job.state,
+        "state": _state(job),
         "data set": job.dataset_id,
         "submitted by": output.name_actor(job.submitted_by),
         "method": _method(job),
@@ -251,8 +258,8 @@ def _show_job(job: Job, service: Service) -> None:
     }
     if job.phase is not None and not job.ended:
         lines["phase"] = f"{job.phase} {job.progress.value}/{job.progress.maximum}"
-    if job.approval is not None:
-        lines["approval"] = ": ".join(filter(None, (job.approval.state, job.approval.reason)))
+    if job.approval is not None and job.approval.reason:
+        lines["reason"] = job.approval.reason
     if job.waiting_reason:
         lines["waits"] = job.waiting_reason
     if job.progress.eta_seconds is not None:

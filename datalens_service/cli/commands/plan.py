@@ -94,7 +94,7 @@ def describe_plan(price: dict[str, Any]) -> dict[str, object]:
         **({"images voted on": f"{price['images']:,}"} if price["images"] else {}),
         "releases": f"{most}{price['steps']:,}",
         "μ": price["mu"],
-        "ε at plan": f"{most}{price['epsilon_at_plan']} of {price['epsilon_limit']}",
+        "ε planned": f"{most}{price['epsilon_at_plan']} of {price['epsilon_limit']} allowed",
         "ε if one unit is replaced": price["epsilon_replace_one"],
         "δ": price["delta"],
         **({"guarantee": price["guarantee"]} if price.get("guarantee") else {}),
@@ -203,7 +203,7 @@ def _describe_allowance(allowance: VoteAllowance) -> dict[str, object]:
     return {
         "images": f"{allowance.images:,}",
         "μ": allowance.mu,
-        "ε at plan": allowance.epsilon_at_plan,
+        "ε planned": allowance.epsilon_at_plan,
         "δ": allowance.delta,
     }
 

@@ -170,7 +170,7 @@ def _ask(schema: Schema, counts: Counts, upload_notices: tuple[Notice, ...], out
 
 
 def _run_job(embedded_run: EmbeddedRun, dataset: StoredDataset, job: Job, process_group: ProcessGroup) -> Job:
-    from datalens_service.cli.interruption import Interruption
+    from datalens_service.cli.outcome import Interruption
     from datalens_service.cli.progress import PhaseBars
     from datalens_service.jobs.job_watch import ShutdownRequested
 

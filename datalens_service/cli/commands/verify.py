@@ -48,20 +48,24 @@ def verify(
     ] = None,
     release: Annotated[
         Path | None,
-        typer.Option("--release", help="Of an image: a release archive, packed or not, it may be from.", exists=True),
+        typer.Option(
+            "--release",
+            help="For an image: the archive of the release that it may be from, packed or not.",
+            exists=True,
+        ),
     ] = None,
     authority: Annotated[
         Path | None,
         typer.Option(
             "--authority",
-            help="PEM file with certificates of authorities that may vouch: of an image for who signed it (C2PA), of "
-            "account-proof.json for the time stamp beside it.",
+            help="PEM file with certificates of authorities that you trust: to say who signed an image (C2PA), or when "
+            "the time stamp beside account-proof.json was made.",
             exists=True,
             dir_okay=False,
         ),
     ] = None,
     ask_service: Annotated[
-        bool, typer.Option("--ask-service", help="Of an image: send the hash of its pixels to the service.")
+        bool, typer.Option("--ask-service", help="For an image: send the hash of its pixels to the service.")
     ] = False,
     service: Service = SERVICE,
 ) -> None:
@@ -72,9 +76,9 @@ def verify(
     the lifetime of the account. Exit code 0: everything was checked and holds. Exit code 1: something contradicts, or
     was not checked. Exit code 2: the file is no proof.
 
-    Of an image, or of a model with its .c2pa file beside it, it says whether it is marked as synthetic: by metadata
-    (XMP), by Content Credentials (C2PA), in a release archive, at the service. Exit code 0: a mark was found. Exit code
-    1: none was found, which proves nothing, or one is broken.
+    For an image, or a model with its .c2pa file beside it, say whether it is marked as synthetic: by metadata (XMP), by
+    Content Credentials (C2PA), in the archive of a release, at the service. Exit code 0: a mark was found. Exit code 1:
+    none was found, which proves nothing, or one is broken.
     """
     from datalens_service.base.signatures import public_key
     from datalens_service.proof.marks import WhereToLook, can_be_marked, find_marks

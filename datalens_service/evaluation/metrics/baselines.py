@@ -15,10 +15,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from datalens_service.base.arrays import Floats
 from datalens_service.base.parsing import decimal_text
 from datalens_service.data.dataset import Images, Labels, Schema, Split
 from datalens_service.evaluation.metrics.context import Context
-from datalens_service.evaluation.metrics.discriminant import Floats, shrink
+from datalens_service.evaluation.metrics.discriminant import shrink
 from datalens_service.evaluation.metrics.metric import Metric
 from datalens_service.evaluation.metrics.outcome import MetricResult, PublicFacts, Score
 from datalens_service.privacy.accounting import mu_for_epsilon

@@ -3,14 +3,12 @@
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from datalens_service.base.arrays import Floats
 from datalens_service.base.errors import InvalidSpec, WorkerUnavailable
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.evaluation.metrics.downstream import Targets
 from datalens_service.evaluation.settings import MOST_ENCODED
-
-Floats = NDArray[np.float64]
 
 SIDE: Final = 16
 _TOWARDS_EVEN: Final = 0.05

@@ -39,7 +39,7 @@ _LEARNING_LENGTH: Final = 0.27
 class Diffusion(DiffusionParameters):
     """A denoiser trained on records; constants were chosen on MNIST and Fashion-MNIST (docs/findings.md)."""
 
-    def plan(self, schema: Schema, units: int) -> Plan:
+    def plan(self, schema: Schema, ledger_units: int) -> Plan:
         """Refuse: sampled gradients are not planned by μ² alone.
 
         Raises:
@@ -51,14 +51,14 @@ class Diffusion(DiffusionParameters):
         """Plan the releases of the warm start, then one block of sampled gradients with the least noise that fits."""
         return self.plan_beside(schema, epsilon, delta, 0)
 
-    def plan_beside(self, schema: Schema, epsilon: float, delta: float, other_units: int) -> Plan:
-        """Plan as `plan_within` does, beside releases that cost `other_units` ledger units."""
+    def plan_beside(self, schema: Schema, epsilon: float, delta: float, other_ledger_units: int) -> Plan:
+        """Plan as `plan_within` does, beside releases that cost `other_ledger_units` ledger units."""
         if self.start_stddev is not None and self.last_stddev() >= self.start_stddev:
             raise InvalidSpec("⟦method.end_stddev⟧ must be smaller than ⟦method.start_stddev⟧.")
         limit = limit_units(epsilon, delta_beside(compute_slack(delta, self.slack), delta))
-        start = self.warm_start.plan(schema, math.floor(self.warm_start_share * (limit - other_units)))
+        start = self.warm_start.plan(schema, math.floor(self.warm_start_share * (limit - other_ledger_units)))
         sampled = SampledRun(schema.num_units, self.expected_batch(schema), self.steps, self.slack)
-        paid = other_units + start.cost()
+        paid = other_ledger_units + start.cost()
         gradients = sampled.plan(self.gradient_sum(schema), self.noise_multiplier, epsilon, delta, paid)
         return Plan(releases=(*start.releases, *gradients.releases))
 

@@ -23,7 +23,7 @@ class DiffusionParameters(Method):
 
     facts = Facts(
         title="Diffusion",
-        summary="those of its warm start, then noisy gradients of a denoiser over Poisson-sampled batches",
+        summary="what its warm start releases, then noisy gradients of a denoiser over Poisson-sampled batches",
         result="generator", public_images="start", levels=Levels(100, 300), memory=SAMPLES_AND_NETWORKS,
         measured_as="diffusion", image_seconds=2.5e-3,
     )  # fmt: skip

@@ -75,11 +75,11 @@ class DpGan(Method):
     def evidence_levels(self) -> Levels | None:
         return WITHOUT_A_START if self.warm_start is None else super().evidence_levels()
 
-    def plan(self, schema: Schema, units: int) -> Plan:
+    def plan(self, schema: Schema, ledger_units: int) -> Plan:
         if self.warm_start is None:
-            return self.descent().plan(schema, units)
-        start = self.warm_start.plan(schema, math.floor(self.warm_start_share * units))
-        return Plan(releases=(*start.releases, *self.descent().plan(schema, units - start.cost()).releases))
+            return self.descent().plan(schema, ledger_units)
+        start = self.warm_start.plan(schema, math.floor(self.warm_start_share * ledger_units))
+        return Plan(releases=(*start.releases, *self.descent().plan(schema, ledger_units - start.cost()).releases))
 
     def plan_within(self, schema: Schema, epsilon: float, delta: float) -> Plan:
         if self.sampling == "poisson":

@@ -46,13 +46,13 @@ class DpSgd(DpSgdParameters):
         named = self.model_dump(include=self.model_fields_set)
         return self.model_validate({**named, **plan_descent(schema, epsilon, delta, named)})
 
-    def plan(self, schema: Schema, units: int) -> Plan:
+    def plan(self, schema: Schema, ledger_units: int) -> Plan:
         """Plan as many gradients as were asked for and fit."""
         if self.sampling == "partition":
-            return self._directions(schema, units)
+            return self._directions(schema, ledger_units)
         if self.sampling == "poisson" or self.histogram_noise is not None:
             raise InvalidSpec("Sampled gradients and a histogram are planned for ε and δ.")
-        return self._with_room(Plan(releases=(self._descent(schema, units),)))
+        return self._with_room(Plan(releases=(self._descent(schema, ledger_units),)))
 
     def plan_within(self, schema: Schema, epsilon: float, delta: float) -> Plan:
         """Plan as many gradients as were asked for; on all records, no more than fit beside the histogram."""
@@ -80,19 +80,19 @@ class DpSgd(DpSgdParameters):
     def _batch(self, schema: Schema) -> int:
         return self.batch or math.ceil(schema.num_units / _BATCHES_PER_PASS)
 
-    def _directions(self, schema: Schema, units: int) -> Plan:
+    def _directions(self, schema: Schema, ledger_units: int) -> Plan:
         """Plan noisy directions over a partition of all units."""
         dimensions = num_weights(self.architecture, schema)
-        return PartitionedRun(schema, dimensions, self._batch(schema), self.steps).plan(self.kappa, units)
+        return PartitionedRun(schema, dimensions, self._batch(schema), self.steps).plan(self.kappa, ledger_units)
 
-    def _descent(self, schema: Schema, units: int) -> PlannedRelease:
-        """Plan the gradients of all records that fit into `units`."""
+    def _descent(self, schema: Schema, ledger_units: int) -> PlannedRelease:
+        """Plan the gradients of all records that fit into `ledger_units`."""
         mechanism = self._gradient_sum(schema)
-        if units <= 0:
+        if ledger_units <= 0:
             raise InfeasiblePlan("ε does not pay for a step beside the histogram: raise ⟦spec.epsilon⟧.")
         if self.noise_multiplier is not None:
-            return self._as_noisy_as_named(mechanism, units)
-        return calibrated(mechanism, units / self.steps).model_copy(update={"count": self.steps})
+            return self._as_noisy_as_named(mechanism, ledger_units)
+        return calibrated(mechanism, ledger_units / self.steps).model_copy(update={"count": self.steps})
 
     def _histogram(self, schema: Schema, epsilon: float, delta: float) -> tuple[PlannedRelease, ...]:
         """Plan the histogram as the last release, if it was asked for."""
@@ -125,12 +125,12 @@ class DpSgd(DpSgdParameters):
 
         return descend(self, plan, records, inputs)
 
-    def _as_noisy_as_named(self, mechanism: GradientSum, units: int) -> PlannedRelease:
+    def _as_noisy_as_named(self, mechanism: GradientSum, ledger_units: int) -> PlannedRelease:
         stddev = max(MINIMUM_NOISE_STDDEV, math.ceil((self.noise_multiplier or 0) * mechanism.radius))
         if stddev > MAXIMUM_NOISE_STDDEV:
             raise InfeasiblePlan("⟦method.noise_multiplier⟧ is larger than the sampler can draw.")
         noisy = mechanism.model_copy(update={"noise_stddev": stddev})
-        affordable = units // noisy.cost()
+        affordable = ledger_units // noisy.cost()
         if affordable == 0:
             raise InfeasiblePlan("ε does not pay for one step: raise ⟦spec.epsilon⟧ or ⟦method.noise_multiplier⟧.")
         return PlannedRelease(mechanism=noisy, count=min(self.steps, affordable))

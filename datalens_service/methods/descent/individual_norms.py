@@ -68,17 +68,19 @@ def squared_norms(
     return np.stack([_at(rows, gradients, mechanism, weights) for weights in iterates])
 
 
-def build_accountant(mechanism: GradientSum, worst_epsilon: float, other_units: int) -> IndividualAccountant:
+def build_accountant(mechanism: GradientSum, worst_epsilon: float, other_ledger_units: int) -> IndividualAccountant:
     """Build the accountant of a descent.
 
     Args:
         worst_epsilon: ε of the job.
-        other_units: Ledger units of its other releases, which cost every unit the same.
+        other_ledger_units: Ledger units of its other releases, which cost every unit the same.
     """
     if mechanism.sampling is None:
-        return FullBatchAccountant(mechanism.radius, mechanism.noise_stddev, other_units=other_units)
+        return FullBatchAccountant(mechanism.radius, mechanism.noise_stddev, other_ledger_units=other_ledger_units)
     multiplier = mechanism.noise_multiplier()
-    return SampledAccountant(mechanism.sampling.probability, multiplier, worst_epsilon, other_units=other_units)
+    return SampledAccountant(
+        mechanism.sampling.probability, multiplier, worst_epsilon, other_ledger_units=other_ledger_units
+    )
 
 
 def _at(rows: UnitRows, gradients: PerRecordGradients, mechanism: GradientSum, weights: Iterates) -> Integers:

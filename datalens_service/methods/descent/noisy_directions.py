@@ -45,21 +45,21 @@ class PartitionedRun:
         """Return the largest number of draws in which a unit takes part."""
         return math.ceil(self.steps / self.batches)
 
-    def plan(self, kappa: float | None, units: int) -> Plan:
+    def plan(self, kappa: float | None, ledger_units: int) -> Plan:
         """Plan the block with the concentration that is named, or with the largest that fits.
 
         Args:
             kappa: Concentration of the noise; None calibrates it.
-            units: Ledger units to spend.
+            ledger_units: Ledger units to spend.
 
         Raises:
             InfeasiblePlan: The passes do not fit into the budget, or the noise is outside what can be drawn.
             InvalidSpec: The batch is larger than the data set, or units of several records were declared.
         """
         self._check()
-        if units < self.passes:
+        if ledger_units < self.passes:
             raise InfeasiblePlan("ε does not pay for the passes: raise ⟦spec.epsilon⟧ or lower ⟦method.steps⟧.")
-        stddev = self._calibrated(min(units, LARGEST_UNITS // 4)) if kappa is None else self.choose_stddev(kappa)
+        stddev = self._calibrated(min(ledger_units, LARGEST_UNITS // 4)) if kappa is None else self.choose_stddev(kappa)
         if stddev > MAXIMUM_NOISE_STDDEV:
             raise InfeasiblePlan(
                 "So much noise cannot be drawn: raise ⟦spec.epsilon⟧ or ⟦method.kappa⟧, or lower ⟦method.steps⟧."
@@ -72,7 +72,7 @@ class PartitionedRun:
         block = PartitionedPasses.priced(
             multiplier, num_units=self.schema.num_units, batches=self.batches, passes=self.passes
         )
-        if block.charge().units > units:
+        if block.charge().ledger_units > ledger_units:
             raise InfeasiblePlan(
                 "ε does not pay for the passes: raise ⟦spec.epsilon⟧, lower ⟦method.kappa⟧ or ⟦method.steps⟧."
             )
@@ -90,9 +90,9 @@ class PartitionedRun:
                 "⟦method.batch⟧ be all units."
             )
 
-    def _calibrated(self, units: int) -> int:
+    def _calibrated(self, ledger_units: int) -> int:
         # One unit aside for each pass: the price of a block is rounded up from a multiplier that is rounded down.
-        aside = max(units - self.passes - units // 10**12, self.passes)
+        aside = max(ledger_units - self.passes - ledger_units // 10**12, self.passes)
         return smallest_noise_stddev(direction_radius(self.dimensions) ** 2, self.passes, aside)
 
     def choose_stddev(self, kappa: float) -> int:

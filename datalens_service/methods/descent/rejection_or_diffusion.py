@@ -38,7 +38,7 @@ class RejectionOrDiffusion(Method):
     """Parameters of both methods (docs/methods.md)."""
 
     facts = Facts(
-        title="Rejection or diffusion", summary="a noisy count, then those of `rejection` or of `diffusion`",
+        title="Rejection or diffusion", summary="a noisy count, then what `rejection` or `diffusion` releases",
         result="generator", public_images="start", levels=Levels(30, 300), memory=SAMPLES_AND_NETWORKS,
         measured_as="rejection_or_diffusion", image_seconds=2.5e-3,
     )  # fmt: skip
@@ -57,7 +57,7 @@ class RejectionOrDiffusion(Method):
             raise ValueError("content is what this method measures: leave it out, or choose rejection or diffusion.")
         return self
 
-    def plan(self, schema: Schema, units: int) -> Plan:
+    def plan(self, schema: Schema, ledger_units: int) -> Plan:
         """Refuse: sampled gradients are not planned by μ² alone.
 
         Raises:

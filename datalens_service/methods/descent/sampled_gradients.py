@@ -16,9 +16,9 @@ from datalens_service.base.fields import Stated
 from datalens_service.mechanisms import GradientSum, PlannedRelease
 from datalens_service.methods.base import Plan
 from datalens_service.privacy.accounting import (
+    LEDGER_UNITS_PER_MU_SQUARED,
     MINIMUM_NOISE_STDDEV,
     SLACK_UNITS_PER_DELTA,
-    UNITS_PER_MU_SQUARED,
     NeighboringRelation,
     compute_slack,
     delta_beside,
@@ -28,7 +28,7 @@ from datalens_service.privacy.accounting import (
 )
 from datalens_service.privacy.poisson_sampling import (
     PoissonSampling,
-    block_units,
+    block_ledger_units,
     choose_numerator,
     continuous_multiplier,
 )
@@ -69,14 +69,19 @@ class SampledRun:
         return self.steps + max(_FEWEST_SPARE, math.ceil(self.steps / SPARE_SHARE))
 
     def plan(
-        self, mechanism: GradientSum, noise_multiplier: float | None, epsilon: float, delta: float, other_units: int = 0
+        self,
+        mechanism: GradientSum,
+        noise_multiplier: float | None,
+        epsilon: float,
+        delta: float,
+        other_ledger_units: int = 0,
     ) -> Plan:
         """Plan the block with the noise that is named, or with the smallest that fits.
 
         Args:
             mechanism: The release of gradients, whose noise is replaced.
             noise_multiplier: σ over the largest contribution; None calibrates it.
-            other_units: Ledger units that other releases of the job cost.
+            other_ledger_units: Ledger units that other releases of the job cost.
 
         Raises:
             InfeasiblePlan: The block does not fit into ε at δ, or the noise would be larger than the sampler can draw.
@@ -84,7 +89,7 @@ class SampledRun:
             WorkerUnavailable: dp_accounting is not installed.
         """
         slack = compute_slack(delta, self.slack_share)
-        limit = limit_units(epsilon, delta_beside(slack, delta)) - other_units
+        limit = limit_units(epsilon, delta_beside(slack, delta)) - other_ledger_units
         if limit <= 0:
             raise InfeasiblePlan("ε does not pay for the other releases of the job: raise ⟦spec.epsilon⟧.")
         if noise_multiplier is None:
@@ -98,7 +103,7 @@ class SampledRun:
             mechanism.noise_multiplier(), num_units=self.num_units, numerator=self.numerator, draws=self.draws,
             slack=slack,
         )  # fmt: skip
-        if block.charge().units > limit:
+        if block.charge().ledger_units > limit:
             raise InfeasiblePlan(
                 "ε does not pay for the steps: raise ⟦spec.epsilon⟧ or ⟦method.noise_multiplier⟧, lower ⟦method.steps⟧."
             )
@@ -108,7 +113,7 @@ class SampledRun:
     def _calibrated(self, mechanism: GradientSum, slack: int, limit: int) -> GradientSum:
         """Calibrate the noise on the finest grid for which it can be drawn."""
         probability = self.numerator / 2**COIN_BITS
-        mu_squared = limit / UNITS_PER_MU_SQUARED
+        mu_squared = limit / LEDGER_UNITS_PER_MU_SQUARED
         # The limit of many steps (Bu, Dong, Long & Su 2020): μ² = T·q²·(e^{1/σ²} − 1).
         guess = 1 / math.sqrt(math.log1p(mu_squared / (self.draws * probability**2)))
         # A finer grid needs larger noise in its steps, which has to stay within what the sampler draws.
@@ -119,7 +124,7 @@ class SampledRun:
             sensitivity_squared = mechanism.sensitivity_squared(NeighboringRelation.ZERO_OUT)
             multiplier = continuous_multiplier(Fraction(sensitivity_squared), stddev)
             try:
-                return block_units(multiplier, self.numerator, self.draws, slack, NeighboringRelation.ZERO_OUT)
+                return block_ledger_units(multiplier, self.numerator, self.draws, slack, NeighboringRelation.ZERO_OUT)
             except InfeasiblePlan:
                 return None
 
@@ -143,11 +148,13 @@ def smallest_stddev(price: Callable[[int], int | None], limit: int, guess: int) 
     while high - low > max(1, low >> _PRECISION_BITS):
         # Between the largest σ known to be too small and the smallest known to fit, whatever was guessed.
         stddev = min(max(stddev, low + 1), high - 1)
-        units = price(stddev)
-        fits = units is not None and units <= limit
+        ledger_units = price(stddev)
+        fits = ledger_units is not None and ledger_units <= limit
         low, high = (low, stddev) if fits else (stddev, high)
         # Without a price there is no slope to follow, so σ doubles.
-        target = min((low + high) // 2, 2 * stddev) if units is None else line.through(stddev, units / limit)
+        target = (
+            min((low + high) // 2, 2 * stddev) if ledger_units is None else line.through(stddev, ledger_units / limit)
+        )
         stddev = target if low < target < high else (low + high) // 2
     if high > MAXIMUM_NOISE_STDDEV:
         raise InfeasiblePlan("ε is too small for so many sampled steps: raise ⟦spec.epsilon⟧ or lower ⟦method.steps⟧.")

@@ -8,13 +8,11 @@ show along which directions features of photographs vary, without a charge.
 from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from datalens_service.base.arrays import Floats
 from datalens_service.base.fields import Frozen
 from datalens_service.data.dataset import Images, Schema
 from datalens_service.methods.base import Plan
-
-Floats = NDArray[np.float64]
 
 _IMAGES: Final = 256
 """Pictures drawn at once, few enough that they take little memory."""
@@ -31,7 +29,7 @@ class DeadLeaves(Frozen):
 
     name: Literal["dead_leaves"] = "dead_leaves"
 
-    def plan(self, schema: Schema, units: int) -> Plan:
+    def plan(self, schema: Schema, ledger_units: int) -> Plan:
         """Plan no releases, so that all of the budget is left."""
         return Plan(releases=())
 

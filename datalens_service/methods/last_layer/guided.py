@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
+from datalens_service.base.arrays import Floats32
 from datalens_service.base.fields import Flag, Integer, Number
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.mechanisms import CrossProductSum
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
     from datalens_service.models.classifiers.last_layer import LastLayerClassifier
 
 
-Floats = NDArray[np.float32]
-
-
 _FEATURE_MAPS, _FEATURE_SIDE = 64, 5
 _FEATURES = _FEATURE_MAPS * _FEATURE_SIDE**2
 # Features are about 1 long, and clipped to 1 when they are summed. Scores are of features clipped to this.
@@ -55,7 +53,7 @@ class Guided(Method):
 
     facts = Facts(
         title="Guided",
-        summary="those of `moments` or `mixture`, then noisy gradients of a classifier that relabels samples",
+        summary="what `moments` or `mixture` releases, then noisy gradients of a classifier that relabels samples",
         result="generator", public_images=None, levels=Levels(100, 300), memory=SAMPLES_AND_NETWORKS,
         measured_as="guided", image_seconds=3e-3,
     )  # fmt: skip
@@ -83,15 +81,15 @@ class Guided(Method):
     poses: Flag = Field(default=True, description="Turn, shear and shift samples a little.")
     surfaces: Flag = Field(default=True, description="Change contrast and texture of samples a little.")
 
-    def plan(self, schema: Schema, units: int) -> Plan:
-        start = self.warm_start.plan(schema, math.floor((1 - self.gradient_share) * units))
+    def plan(self, schema: Schema, ledger_units: int) -> Plan:
+        start = self.warm_start.plan(schema, math.floor((1 - self.gradient_share) * ledger_units))
         mechanism = CrossProductSum(
             left_dimensions=_FEATURES + self.hidden_units + 1,
             right_dimensions=schema.num_classes,
             records_per_unit=schema.records_per_unit,
             noise_stddev=MAXIMUM_NOISE_STDDEV,
         )
-        gradient = calibrated(mechanism, (units - start.cost()) / self.steps)
+        gradient = calibrated(mechanism, (ledger_units - start.cost()) / self.steps)
         return Plan(releases=(*start.releases, gradient.model_copy(update={"count": self.steps})))
 
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
@@ -121,7 +119,7 @@ class Guided(Method):
             descent.follow((yield Ask(features, gradients.mechanism, layer_gradients, layer, outcome)))
         return outcome()
 
-    def _pretrain(self, start: Generator, inputs: RunInputs) -> tuple[LastLayerClassifier, Floats]:
+    def _pretrain(self, start: Generator, inputs: RunInputs) -> tuple[LastLayerClassifier, Floats32]:
         """Train a classifier on released samples alone, and return it with the initial weights of its last layer."""
         from datalens_service.models.classifiers.last_layer import LastLayerClassifier
         from datalens_service.models.generators.gaussian.guided import propose
@@ -146,7 +144,7 @@ class Guided(Method):
 class Layer(NamedTuple):
     """A released linear layer (features, classes), and the public length of a record's error."""
 
-    weights: Floats
+    weights: Floats32
     error_norm: float
 
 
@@ -157,7 +155,7 @@ def layer_gradients(rows: Rows, layer: Layer) -> OuterProductFactors:
     return OuterProductFactors(rows.values, errors, rows.units)
 
 
-def classifier_features(rows: Rows, classifier: LastLayerClassifier) -> Floats:
+def classifier_features(rows: Rows, classifier: LastLayerClassifier) -> Floats32:
     """Compute a classifier's features of images, with a 1 for the bias."""
     return on_grid(classifier.features_of_records(_pixels(rows.values)), _LONGEST_FEATURES)
 
@@ -165,7 +163,7 @@ def classifier_features(rows: Rows, classifier: LastLayerClassifier) -> Floats:
 class NoisyGradientDescent:
     """Gradient descent on the last layer of a classifier: weights follow noisy gradients only."""
 
-    def __init__(self, parameters: Guided, schema: Schema, weights: Floats) -> None:
+    def __init__(self, parameters: Guided, schema: Schema, weights: Floats32) -> None:
         self._parameters = parameters
         self._divisor = schema.num_units * schema.records_per_unit
         self.weights, self.average = weights, weights
@@ -180,7 +178,7 @@ class NoisyGradientDescent:
         self.average = parameters.averaging * self.average + (1 - parameters.averaging) * self.weights
 
 
-def softmax_errors(scores: Floats, labels: Labels) -> Floats:
+def softmax_errors(scores: Floats32, labels: Labels) -> Floats32:
     """Subtract 1 at the true class from the softmax (n, classes): the gradient of the loss by the scores."""
     chances = np.exp(scores - scores.max(axis=1, keepdims=True))
     chances /= chances.sum(axis=1, keepdims=True)
@@ -188,7 +186,7 @@ def softmax_errors(scores: Floats, labels: Labels) -> Floats:
     return np.asarray(chances, dtype=np.float32)
 
 
-def fit_linear_classifier(features: Floats, labels: Labels, num_classes: int) -> Floats:
+def fit_linear_classifier(features: Floats32, labels: Labels, num_classes: int) -> Floats32:
     """Fit a linear classifier (features, classes) of released samples, by plain gradient descent."""
     weights = np.zeros((features.shape[1], num_classes), dtype=np.float32)
     velocity = np.zeros_like(weights)
@@ -199,6 +197,6 @@ def fit_linear_classifier(features: Floats, labels: Labels, num_classes: int) ->
     return weights
 
 
-def _pixels(images: Images) -> Floats:
+def _pixels(images: Images) -> Floats32:
     """Turn bytes (n, height, width, channels) into numbers (n, d) in [0, 1], channels first."""
     return np.asarray(images.transpose(0, 3, 1, 2).reshape(len(images), -1), dtype=np.float32) / np.float32(255)

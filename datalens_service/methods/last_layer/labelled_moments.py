@@ -32,7 +32,7 @@ class LabelledMoments(ScatteringGradients):
     instead: ClassVar[str] = "the method pooled_moments"
 
     facts = Facts(
-        title="Labelled moments", summary="those of `pooled_moments`, then of `scattering`",
+        title="Labelled moments", summary="what `pooled_moments` releases, then what `scattering` does",
         result="generator", public_images=None, levels=Levels(LEAST_EVIDENCE, textured=True),
         memory=SAMPLES_AND_NETWORKS,
         measured_as="labelled_moments", image_seconds=6e-4,

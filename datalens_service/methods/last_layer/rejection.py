@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
+from datalens_service.base.arrays import Floats32
 from datalens_service.base.fields import Number
 from datalens_service.data.dataset import Labels, Schema
 from datalens_service.mechanisms import VectorSum
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
     from datalens_service.models.classifiers.encoded_features import FeatureBasis
 
 
-Floats = NDArray[np.float32]
-
 _LEAST_PROPOSALS: Final = 20
 """Samples of a class that its tilt is fitted to, at least."""
 
@@ -54,7 +53,7 @@ class Rejection(ScatteringGradients):
 
     facts = Facts(
         title="Rejection",
-        summary="those of `shapes`, then noisy gradients of a classifier that rejects and labels samples",
+        summary="what `shapes` releases, then noisy gradients of a classifier that rejects and labels samples",
         result="generator", public_images="start", levels=Levels(30, 300), memory=SAMPLES_AND_NETWORKS,
         measured_as="rejection", image_seconds=2.5e-3,
     )  # fmt: skip
@@ -71,7 +70,7 @@ class Rejection(ScatteringGradients):
         """Return the method for images of known content, which spends nothing on a count."""
         return self.model_copy(update={"warm_start": self.warm_start.model_copy(update={"content": content})})
 
-    def plan(self, schema: Schema, units: int) -> Plan:
+    def plan(self, schema: Schema, ledger_units: int) -> Plan:
         """Plan the releases of the start, the mean features, then the gradients."""
         means = VectorSum(
             num_groups=schema.num_classes,
@@ -80,8 +79,8 @@ class Rejection(ScatteringGradients):
             noise_stddev=MAXIMUM_NOISE_STDDEV,
             count_weight=COUNT_WEIGHT,
         )
-        release = calibrated(means, math.floor(self.features_share * units))
-        others = super().plan(schema, units - release.cost())
+        release = calibrated(means, math.floor(self.features_share * ledger_units))
+        others = super().plan(schema, ledger_units - release.cost())
         return Plan(releases=(*others.releases[:-1], release, others.releases[-1]))
 
     def lengths(self, plan: Plan, schema: Schema, *, public: bool) -> dict[int, int]:
@@ -145,9 +144,9 @@ class _MeanFeatures:
         counts = np.maximum(released[:, :1], 1.0)
         self._means = released[:, 1:] / counts
         self._noise = float(np.median(mechanism.noise_stddev / mechanism.grid / counts))
-        self._tilt: tuple[Floats, Floats] | None = None
+        self._tilt: tuple[Floats32, Floats32] | None = None
 
-    def fit(self, classifier: Classifier) -> tuple[Floats, Floats]:
+    def fit(self, classifier: Classifier) -> tuple[Floats32, Floats32]:
         """Fit weights (classes, features) and levels (classes,) to released samples and means."""
         from datalens_service.models.generators.level_sets import rejection
         from datalens_service.models.generators.level_sets.tilting import find_level, fit_tilt, penalty

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 
+from datalens_service.base.arrays import Floats32
 from datalens_service.base.errors import InvalidSpec
 from datalens_service.base.fields import Integer, Number
 from datalens_service.base.progress import tell_part
@@ -45,15 +46,13 @@ from datalens_service.models.encoders import AnyEncoder, Encoder, ScatteringEnco
 from datalens_service.models.exact_products import on_grid
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.public_source import PublicInputs
-from datalens_service.privacy.accounting import mu_of_units
+from datalens_service.privacy.accounting import mu_of_ledger_units
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 
 if TYPE_CHECKING:
     from datalens_service.models.classifiers.classifier import Classifier
     from datalens_service.models.classifiers.encoded_features import FeatureBasis
 
-
-Floats = NDArray[np.float32]
 
 # Times n·μ, for 60 steps: on a part of MNIST's training images, best at ε = 1 and at ε = 0.1.
 _RATE_PER_EVIDENCE: Final = 0.019
@@ -99,7 +98,7 @@ class ScatteringGradients(Method):
         default=0.25, ge=0, le=0.5, description="Power of a direction's variance that features are divided by."
     )
 
-    def plan(self, schema: Schema, units: int) -> Plan:
+    def plan(self, schema: Schema, ledger_units: int) -> Plan:
         """Plan the releases of the start, then the gradients."""
         encoder = self.feature_encoder()
         encoder.check(schema)
@@ -110,14 +109,14 @@ class ScatteringGradients(Method):
                     f"The images are too large for scattering features: choose {self.instead}, or prepare "
                     f"them at {largest_scattering_size(schema)} (⟦prepare_size⟧)."
                 )
-            start = self.warm_start.plan(schema, math.floor((1 - self.gradient_share) * units))
+            start = self.warm_start.plan(schema, math.floor((1 - self.gradient_share) * ledger_units))
         mechanism = CrossProductSum(
             left_dimensions=self.feature_dimensions(schema) + 1,
             right_dimensions=schema.num_classes,
             records_per_unit=schema.records_per_unit,
             noise_stddev=MAXIMUM_NOISE_STDDEV,
         )
-        gradient = calibrated(mechanism, (units - start.cost()) / self.steps)
+        gradient = calibrated(mechanism, (ledger_units - start.cost()) / self.steps)
         return Plan(releases=(*start.releases, gradient.model_copy(update={"count": self.steps})))
 
     def lengths(self, plan: Plan, schema: Schema, *, public: bool) -> dict[int, int]:
@@ -141,7 +140,7 @@ class Scattering(ScatteringGradients):
 
     facts = Facts(
         title="Scattering",
-        summary="those of its warm start, then noisy gradients of a linear classifier on public features",
+        summary="what its warm start releases, then noisy gradients of a linear classifier on public features",
         result="classifier", public_images="start", levels=None, memory=NEXT_TO_NONE,
         measured_as="scattering", image_seconds=0.0,
     )  # fmt: skip
@@ -207,12 +206,12 @@ class Scattering(ScatteringGradients):
         return (yield from self.warm_start.run(first, records, replace(inputs, public=None))).generator
 
 
-def encoded_features(rows: Rows, basis: FeatureBasis) -> Floats:
+def encoded_features(rows: Rows, basis: FeatureBasis) -> Floats32:
     """Compute features of images, on the grid, with a constant for the bias."""
     return _rounded(basis.features(rows.values))
 
 
-def _rounded(features: Floats) -> Floats:
+def _rounded(features: Floats32) -> Floats32:
     """Round features to the grid, in place."""
     for start in range(0, len(features), _ROWS):
         block = slice(start, start + _ROWS)
@@ -329,5 +328,5 @@ class LinearLayer:
 def choose_learning_rate(schema: Schema, gradients: PlannedRelease, *, has_samples: bool = True) -> float:
     """Choose the step length, from public numbers: noise moves weights in proportion to rate over n·μ."""
     rate = _RATE_PER_EVIDENCE if has_samples else _RATE_WITHOUT_SAMPLES / math.sqrt(schema.num_classes)
-    mu = mu_of_units(gradients.cost())
+    mu = mu_of_ledger_units(gradients.cost())
     return min(_HIGHEST_RATE, rate * schema.num_units * mu)

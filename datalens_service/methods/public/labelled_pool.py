@@ -44,7 +44,7 @@ class LabelledPool(Method):
     """Parameters of a classifier that labels public images."""
 
     facts = Facts(
-        title="Labelled pool", summary="those of `scattering`, whose classifier labels public images",
+        title="Labelled pool", summary="what `scattering` releases, a classifier, which labels public images",
         result="generator", public_images="material", levels=None, memory=NEXT_TO_NONE,
         measured_as="scattering", image_seconds=1e-4,
     )  # fmt: skip
@@ -63,8 +63,8 @@ class LabelledPool(Method):
     def network_bytes(self, schema: Schema) -> float:
         return 2 * self.classifier.network_bytes(schema)
 
-    def plan(self, schema: Schema, units: int) -> Plan:
-        return self.classifier.plan(schema, units)
+    def plan(self, schema: Schema, ledger_units: int) -> Plan:
+        return self.classifier.plan(schema, ledger_units)
 
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
         handed_out = "and parts of them are handed out" if self.crops else "are handed out as they are"

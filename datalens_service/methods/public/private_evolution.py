@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 
 
 _DIMENSIONS: Final = 64
+_CELLS: Final = 8
+"""Cells along a side of an image that is averaged."""
+_WEIGHT_OF_CELLS: Final = 2.0
+"""Factor of averages beside features."""
 _TRAINED: Final = "The guarantee does not cover what it was trained on. "
 _NOTHING_ELSE: Final = "It makes nothing that it could not make before: one of another kind of image teaches little."
 
@@ -72,10 +76,10 @@ class PrivateEvolution(Method):
     cap: Number = Field(default=0.2, gt=0, le=1, description="Largest share of a class that one image gives.")
     images: Integer = Field(default=200, ge=1, le=10_000, description="Images of a class that the result holds.")
 
-    def plan(self, schema: Schema, units: int) -> Plan:
+    def plan(self, schema: Schema, ledger_units: int) -> Plan:
         self.encoder.check(schema)
         check_installed(self.generator, schema)
-        part = units // self.rounds
+        part = ledger_units // self.rounds
         votes = CellVotes(
             num_groups=schema.num_classes,
             cells=self.candidates or plan_cells(schema, part),
@@ -116,7 +120,7 @@ class PrivateEvolution(Method):
             population.replace(images, (of_class * shares.reshape(-1, 1)).astype(np.float32))
         return outcome()
 
-    def _fit_view(self, images: Images, schema: Schema, inputs: RunInputs) -> FeatureBasis:
+    def _fit_view(self, images: Images, schema: Schema, inputs: RunInputs) -> CandidateView:
         """Fit features along the leading directions of the generator's first images."""
         from datalens_service.models.classifiers.encoded_features import FeatureBasis
 
@@ -124,7 +128,7 @@ class PrivateEvolution(Method):
         options = inputs.options
         view = FeatureBasis.from_encoder(self.encoder, schema, options.device, dimensions, options.encoder)
         view.fit(images, 0.0, inputs.randomness.seed("basis"))
-        return view
+        return CandidateView(view)
 
 
 class _Population:
@@ -151,10 +155,37 @@ class _Population:
         return np.concatenate([self._generator.variations(own, label, seed) for label, own in enumerate(parents)])
 
 
+class CandidateView(NamedTuple):
+    """Public: features of an encoder, and beside them the averages of a few cells of the image.
+
+    Wavelets see edges, but hardly which side of one is brighter: to them a digit is nearer to its negative than to
+    other digits of its class.
+    """
+
+    encoded: FeatureBasis
+
+    def features(self, images: Images) -> NDArray[np.float32]:
+        """Return features (n, dimensions) of at most length 1, each row of its own image alone."""
+        coarse = average_cells(images) * _WEIGHT_OF_CELLS
+        both = np.concatenate([self.encoded.features(images), coarse], axis=1)
+        return np.asarray(both / np.float32((1 + _WEIGHT_OF_CELLS**2 / 4) ** 0.5))
+
+
+def average_cells(images: Images) -> NDArray[np.float32]:
+    """Average images in at most 8×8 cells and return them about the middle, (n, cells · channels), ½ long at most."""
+    height, width = images.shape[1:3]
+    rows, columns = (np.unique(np.arange(_CELLS) * side // _CELLS) for side in (height, width))
+    # Sums of whole numbers are exact, in whatever order they are added.
+    sums = np.add.reduceat(np.add.reduceat(images.astype(np.int64), rows, axis=1), columns, axis=2)
+    pixels = np.outer(np.diff([*rows, height]), np.diff([*columns, width]))[None, :, :, None]
+    cells = (sums / (255 * pixels) - 0.5).reshape(len(images), -1)
+    return np.asarray(cells / cells.shape[1] ** 0.5, dtype=np.float32)
+
+
 class Candidates(NamedTuple):
     """Public: the view of images, and the candidates of each class."""
 
-    view: FeatureBasis
+    view: CandidateView
     of_class: tuple[PublicCells, ...]
 
 

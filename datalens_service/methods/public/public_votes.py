@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
+from datalens_service.base.arrays import Floats
 from datalens_service.base.fields import Flag, Integer, Number
 from datalens_service.base.progress import tell_part
 from datalens_service.data.dataset import Images, Schema
@@ -29,15 +30,13 @@ from datalens_service.models.encoders import AnyEncoder, ScatteringEncoder
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.pool import PublicCells, pack
 from datalens_service.models.public_source import PublicInputs
-from datalens_service.privacy.accounting import mu_of_units
+from datalens_service.privacy.accounting import mu_of_ledger_units
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 
 if TYPE_CHECKING:
     from datalens_service.models.classifiers.encoded_features import FeatureBasis
     from datalens_service.models.generators.denoiser.public_denoiser import PublicDenoiser
 
-
-Floats = NDArray[np.float64]
 
 _VOTES_PER_CELL: Final = 10
 """Votes per cell over the noise: with fewer votes a cell tells nothing, with more it says little of what is in it."""
@@ -86,14 +85,14 @@ class PublicVotes(Method):
     def releases_public_images(self) -> bool:
         return self.verbatim
 
-    def plan(self, schema: Schema, units: int) -> Plan:
+    def plan(self, schema: Schema, ledger_units: int) -> Plan:
         self.encoder.check(schema)
         votes = CellVotes(
             num_groups=schema.num_classes,
-            cells=self.cells or plan_cells(schema, units),
+            cells=self.cells or plan_cells(schema, ledger_units),
             noise_stddev=MAXIMUM_NOISE_STDDEV,
         )
-        return Plan(releases=(calibrated(votes, units),))
+        return Plan(releases=(calibrated(votes, ledger_units),))
 
     @property
     def crops(self) -> bool:
@@ -166,9 +165,9 @@ def _fit_denoiser(schema: Schema, inputs: RunInputs) -> PublicDenoiser:
     return PublicDenoiser.from_images(schema, learned, digest, inputs.options.public_models, told)
 
 
-def plan_cells(schema: Schema, units: int) -> int:
+def plan_cells(schema: Schema, ledger_units: int) -> int:
     """Choose the number of cells that the records of a class pay for, a tenth of these over the noise."""
-    evidence = schema.num_units * mu_of_units(units) / schema.num_classes
+    evidence = schema.num_units * mu_of_ledger_units(ledger_units) / schema.num_classes
     return min(_MOST, max(_FEWEST, round(evidence / _VOTES_PER_CELL)))
 
 

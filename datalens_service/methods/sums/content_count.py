@@ -45,8 +45,8 @@ def _of_batch(images: Images) -> NDArray[Any]:
 _SHARE: Final = 0.01
 
 
-def plan_count(schema: Schema, units: int) -> PlannedRelease:
-    """Plan the count, for its share of `units`.
+def plan_count(schema: Schema, ledger_units: int) -> PlannedRelease:
+    """Plan the count, for its share of `ledger_units`.
 
     Raises:
         InfeasiblePlan: The noise would have to be larger than the sampler can draw.
@@ -54,7 +54,7 @@ def plan_count(schema: Schema, units: int) -> PlannedRelease:
     count = VectorSum(
         num_groups=1, dimensions=1, records_per_unit=schema.records_per_unit, noise_stddev=MAXIMUM_NOISE_STDDEV
     )
-    return calibrated(count, _SHARE * units)
+    return calibrated(count, _SHARE * ledger_units)
 
 
 def count_drawings(rows: Rows, _released: None) -> GroupedVectors:

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from datalens_service.base.arrays import Floats
 from datalens_service.base.errors import InvalidSpec
 from datalens_service.base.fields import Integer, Number
 from datalens_service.data.dataset import Schema
@@ -30,8 +29,6 @@ from datalens_service.models.generators.gaussian.gaussian import GaussianFit
 from datalens_service.models.generators.gaussian.mixture import MixtureFit, nearest
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
-
-Floats = NDArray[np.float64]
 
 _RELEASES_OF_MOMENTS = 3
 
@@ -68,7 +65,7 @@ class Mixture(SummedImages):
     def working_bytes(self, schema: Schema) -> float:
         return self.bytes_of_products(schema, self.subspace_dimensions, schema.num_classes * self.components)
 
-    def plan(self, schema: Schema, units: int) -> Plan:
+    def plan(self, schema: Schema, ledger_units: int) -> Plan:
         covariances_share = 1 - self.subspace_share - self.means_share
         if covariances_share <= 0:
             raise InvalidSpec(
@@ -78,11 +75,11 @@ class Mixture(SummedImages):
         rest, rank = 1 - self.start_share, self.rank(schema)
         return Plan(
             releases=(
-                self._products(schema, 1, self.summed_dimensions(schema), self.subspace_share * units),
-                self._means(schema, classes, self.means_share * self.start_share * units),
-                self._products(schema, classes, rank, covariances_share * self.start_share * units),
-                self._means(schema, components, self.means_share * rest * units, self.iterations),
-                self._products(schema, components, rank, covariances_share * rest * units),
+                self._products(schema, 1, self.summed_dimensions(schema), self.subspace_share * ledger_units),
+                self._means(schema, classes, self.means_share * self.start_share * ledger_units),
+                self._products(schema, classes, rank, covariances_share * self.start_share * ledger_units),
+                self._means(schema, components, self.means_share * rest * ledger_units, self.iterations),
+                self._products(schema, components, rank, covariances_share * rest * ledger_units),
             )
         )
 
@@ -110,7 +107,7 @@ class Mixture(SummedImages):
         """Return the number of dimensions of the subspace."""
         return min(self.subspace_dimensions, self.summed_dimensions(schema))
 
-    def _means(self, schema: Schema, groups: int, units: float, count: int = 1) -> PlannedRelease:
+    def _means(self, schema: Schema, groups: int, ledger_units: float, count: int = 1) -> PlannedRelease:
         mechanism = VectorSum(
             num_groups=groups,
             dimensions=self.rank(schema),
@@ -118,16 +115,16 @@ class Mixture(SummedImages):
             records_per_unit=schema.records_per_unit,
             noise_stddev=MAXIMUM_NOISE_STDDEV,
         )
-        return calibrated(mechanism, units / count).model_copy(update={"count": count})
+        return calibrated(mechanism, ledger_units / count).model_copy(update={"count": count})
 
-    def _products(self, schema: Schema, groups: int, dimensions: int, units: float) -> PlannedRelease:
+    def _products(self, schema: Schema, groups: int, dimensions: int, ledger_units: float) -> PlannedRelease:
         mechanism = OuterProductSum(
             num_groups=groups,
             dimensions=dimensions,
             records_per_unit=schema.records_per_unit,
             noise_stddev=MAXIMUM_NOISE_STDDEV,
         )
-        return calibrated(mechanism, units)
+        return calibrated(mechanism, ledger_units)
 
 
 class Components(NamedTuple):

@@ -58,7 +58,7 @@ class Moments(SummedImages):
     def working_bytes(self, schema: Schema) -> float:
         return self.bytes_of_products(schema, self.subspace_dimensions, schema.num_classes)
 
-    def plan(self, schema: Schema, units: int) -> Plan:
+    def plan(self, schema: Schema, ledger_units: int) -> Plan:
         if self.subspace_share + self.means_share >= 1:
             raise InvalidSpec(
                 "⟦method.subspace_share⟧ and ⟦method.means_share⟧ must leave something for the covariances."
@@ -73,9 +73,9 @@ class Moments(SummedImages):
         covariances_share = 1 - self.subspace_share - self.means_share
         return Plan(
             releases=(
-                calibrated(subspace, self.subspace_share * units),
-                calibrated(means, self.means_share * units),
-                calibrated(covariances, covariances_share * units),
+                calibrated(subspace, self.subspace_share * ledger_units),
+                calibrated(means, self.means_share * ledger_units),
+                calibrated(covariances, covariances_share * ledger_units),
             )
         )
 

@@ -41,7 +41,7 @@ from datalens_service.models.generators.class_shares import estimate_shares
 from datalens_service.models.generators.dct import lowest_of
 from datalens_service.models.generators.gaussian.pooled_gaussian import PooledGaussianFit
 from datalens_service.models.generators.generator import Generator
-from datalens_service.privacy.accounting import mu_of_units
+from datalens_service.privacy.accounting import mu_of_ledger_units
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, Integers
 
 if TYPE_CHECKING:
@@ -114,11 +114,13 @@ class PooledMoments(SummedImages):
         summed = schema.num_units * min(self.frequencies or _MOST, schema.dimensions)
         return 2 * records + max(_BYTES_OF_A_FREQUENCY * summed, _BYTES_OF_A_DRAWN_NUMBER * schema.dimensions)
 
-    def plan(self, schema: Schema, units: int) -> Plan:
+    def plan(self, schema: Schema, ledger_units: int) -> Plan:
         if self.center_share + self.means_share >= 1:
             raise InvalidSpec("⟦method.center_share⟧ and ⟦method.means_share⟧ must leave something for the covariance.")
-        frequencies = min(self.frequencies or plan_frequencies(schema, units), schema.dimensions)
-        varying = frequencies if self.frequencies else min(frequencies, plan_covariance_frequencies(schema, units))
+        frequencies = min(self.frequencies or plan_frequencies(schema, ledger_units), schema.dimensions)
+        varying = (
+            frequencies if self.frequencies else min(frequencies, plan_covariance_frequencies(schema, ledger_units))
+        )
         common = {"records_per_unit": schema.records_per_unit, "noise_stddev": MAXIMUM_NOISE_STDDEV}
         vectors = {"dimensions": frequencies, "count_weight": COUNT_WEIGHT, **common}
         center = VectorSum(num_groups=1, **vectors)
@@ -126,9 +128,9 @@ class PooledMoments(SummedImages):
         covariance = OuterProductSum(num_groups=1, weights=_WEIGHTS, dimensions=varying, **common)
         return Plan(
             releases=(
-                calibrated(center, self.center_share * units),
-                calibrated(means, self.means_share * units),
-                calibrated(covariance, (1 - self.center_share - self.means_share) * units),
+                calibrated(center, self.center_share * ledger_units),
+                calibrated(means, self.means_share * ledger_units),
+                calibrated(covariance, (1 - self.center_share - self.means_share) * ledger_units),
             )
         )
 
@@ -138,8 +140,8 @@ class PooledMoments(SummedImages):
             return ()
         width, height = visible_detail(schema, summed)
         return (
-            f"About the detail of {width} by {height} pixels is modelled; finer detail of the private images does not "
-            "reach the result.",
+            f"The images have about the detail of {width} by {height} pixels: finer detail of the private images is "
+            "not learned.",
         )
 
     def lengths(self, plan: Plan, schema: Schema, *, public: bool) -> dict[int, int]:
@@ -157,18 +159,18 @@ class PooledMoments(SummedImages):
         return Outcome(Generator("diffusion", records.schema, *finished).with_class_shares(fit.shares))
 
 
-def plan_frequencies(schema: Schema, units: int) -> int:
+def plan_frequencies(schema: Schema, ledger_units: int) -> int:
     """Choose the number of frequencies that a class pays for; it grows slowly with μ times units per class.
 
     A unit of several records has as many times the noise of one, and up to as many times the signal.
     """
-    evidence = schema.num_units * mu_of_units(units) / schema.num_classes
+    evidence = schema.num_units * mu_of_ledger_units(ledger_units) / schema.num_classes
     return int(np.clip(_FREQUENCIES_PER_EVIDENCE * evidence**_GROWTH, _FEWEST, _MOST))
 
 
-def plan_covariance_frequencies(schema: Schema, units: int) -> int:
+def plan_covariance_frequencies(schema: Schema, ledger_units: int) -> int:
     """Choose how many of them have a covariance: with more, fewer directions stand out from noise."""
-    evidence = schema.num_units * mu_of_units(units)
+    evidence = schema.num_units * mu_of_ledger_units(ledger_units)
     return int(np.clip(_COVARIANCE_FREQUENCIES_PER_EVIDENCE * evidence**_GROWTH, _FEWEST, _MOST))
 
 

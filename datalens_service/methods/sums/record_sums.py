@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from datalens_service.base.arrays import Floats
 from datalens_service.base.errors import InfeasiblePlan
 from datalens_service.base.fields import Integer, Number
 from datalens_service.data.dataset import Images, Schema
@@ -27,7 +28,6 @@ from datalens_service.models.generators.gaussian.gaussian import around
 from datalens_service.privacy.accounting import NeighboringRelation, smallest_noise_stddev
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 
-Floats = NDArray[np.float64]
 GroupedSum = OuterProductSum | VectorSum
 
 # Grid steps of one record's count: a tenth of the means' μ², as (683/2063)² ≈ 1/9 of the vectors' share.
@@ -117,13 +117,15 @@ class SummedImages(Method):
         )
 
 
-def calibrated(mechanism: GroupedSum | CrossProductSum | GradientSum | CellVotes, units: float) -> PlannedRelease:
-    """Calibrate a release to cost at most `units`, on the finest grid for which its noise can be drawn.
+def calibrated(
+    mechanism: GroupedSum | CrossProductSum | GradientSum | CellVotes, ledger_units: float
+) -> PlannedRelease:
+    """Calibrate a release to cost at most `ledger_units`, on the finest grid for which its noise can be drawn.
 
     Raises:
         InfeasiblePlan: On every grid the noise would be larger than the sampler can draw.
     """
-    part, grid = math.floor(units), mechanism.grid
+    part, grid = math.floor(ledger_units), mechanism.grid
     while grid >= _COARSEST_GRID:
         candidate = mechanism.model_copy(update={"grid": grid})
         sensitivity_squared = candidate.sensitivity_squared(NeighboringRelation.ZERO_OUT)

@@ -10,9 +10,9 @@ from collections.abc import Generator as Coroutine
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from datalens_service.base.arrays import Floats
 from datalens_service.base.errors import InvalidSpec
 from datalens_service.base.fields import Integer, Number
 from datalens_service.data.dataset import Images, Schema
@@ -30,8 +30,6 @@ from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.level_sets.hierarchical_gaussian import HierarchicalFit
 from datalens_service.models.generators.level_sets.level_sets import Content, LevelSets
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, TrainingRandomness
-
-Floats = NDArray[np.float64]
 
 # Largest distance of a vector from the codec's origin, and from the mean of its class: constants of MNIST and of
 # Fashion-MNIST (docs/findings.md), which do not depend on the resolution.
@@ -62,16 +60,16 @@ class Shapes(Method):
         default=0.25, ge=0.1, le=1, description="Share of samples that are handed out: the sharpest."
     )
 
-    def plan(self, schema: Schema, units: int) -> Plan:
-        """Plan the three releases to cost at most `units` together; before them the count, if content is measured."""
+    def plan(self, schema: Schema, ledger_units: int) -> Plan:
+        """Plan the three releases to cost at most `ledger_units`; before them the count, if content is measured."""
         rest = 1 - self.means_share - self.shared_share
         if rest <= 0:
             raise InvalidSpec("⟦method.means_share⟧ and ⟦method.shared_share⟧ must leave something for the classes.")
         common = {"records_per_unit": schema.records_per_unit, "noise_stddev": MAXIMUM_NOISE_STDDEV}
         counts = []
         if self.content == "measured":
-            counts = [plan_count(schema, units)]
-            units -= counts[0].cost()
+            counts = [plan_count(schema, ledger_units)]
+            ledger_units -= counts[0].cost()
         dimensions = self.dimensions(schema)
         rank = min(self.subspace_dimensions, dimensions)
         means = VectorSum(num_groups=schema.num_classes, dimensions=dimensions, count_weight=COUNT_WEIGHT, **common)
@@ -80,9 +78,9 @@ class Shapes(Method):
         return Plan(
             releases=(
                 *counts,
-                calibrated(means, self.means_share * units),
-                calibrated(shared, self.shared_share * units),
-                calibrated(classes, rest * units),
+                calibrated(means, self.means_share * ledger_units),
+                calibrated(shared, self.shared_share * ledger_units),
+                calibrated(classes, rest * ledger_units),
             )
         )
 

@@ -58,9 +58,9 @@ class PateGan(VotingMethod):
         default=Moments(), description="Start from released moments, or from nothing."
     )
 
-    def plan(self, schema: Schema, units: int) -> Plan:
+    def plan(self, schema: Schema, ledger_units: int) -> Plan:
         num_weights(self.discriminator, schema)
-        return super().plan(schema, units)
+        return super().plan(schema, ledger_units)
 
     def dimensions(self, schema: Schema) -> int:
         return 1

@@ -128,13 +128,13 @@ class VotingMethod(TeacherSettings, ABC):
     def build_votes(self, common: dict[str, Any]) -> VoteMechanism:
         """Build the mechanism of the votes from its common parameters."""
 
-    def plan(self, schema: Schema, units: int) -> Plan:
+    def plan(self, schema: Schema, ledger_units: int) -> Plan:
         """Plan the releases of the warm start, if any, then as many votes as the rest pays for."""
         self._check(schema)
         if self.warm_start is None:
-            return Plan(releases=(self._votes(schema, units),))
-        start = self.warm_start.plan(schema, math.floor(self.warm_start_share * units))
-        return Plan(releases=(*start.releases, self._votes(schema, units - start.cost())))
+            return Plan(releases=(self._votes(schema, ledger_units),))
+        start = self.warm_start.plan(schema, math.floor(self.warm_start_share * ledger_units))
+        return Plan(releases=(*start.releases, self._votes(schema, ledger_units - start.cost())))
 
     def max_ranks(self, schema: Schema) -> int:
         """Return the number of partitions of teachers, which are not split."""
@@ -168,11 +168,11 @@ class VotingMethod(TeacherSettings, ABC):
                 f"of {classes} classes."
             )
 
-    def _votes(self, schema: Schema, units: int) -> PlannedRelease:
+    def _votes(self, schema: Schema, ledger_units: int) -> PlannedRelease:
         mechanism = self._mechanism(schema)
         if self.noise_stddev is None:
-            mechanism = self._calibrated(mechanism, units)
-        affordable = units // mechanism.cost()
+            mechanism = self._calibrated(mechanism, ledger_units)
+        affordable = ledger_units // mechanism.cost()
         count = affordable if self.steps is None and self.noise_stddev else min(affordable, self.steps or DEFAULT_STEPS)
         if count == 0:
             raise InfeasiblePlan(
@@ -193,11 +193,11 @@ class VotingMethod(TeacherSettings, ABC):
         }
         return self.build_votes(common)
 
-    def _calibrated(self, mechanism: VoteMechanism, units: int) -> VoteMechanism:
+    def _calibrated(self, mechanism: VoteMechanism, ledger_units: int) -> VoteMechanism:
         steps = self.steps or DEFAULT_STEPS
         queries = mechanism.queries_per_unit(NeighboringRelation.ZERO_OUT)
         each = mechanism.sensitivity_squared(NeighboringRelation.ZERO_OUT)
-        stddev = min(MAXIMUM_NOISE_STDDEV, smallest_noise_stddev(each, queries * steps, units))
+        stddev = min(MAXIMUM_NOISE_STDDEV, smallest_noise_stddev(each, queries * steps, ledger_units))
         return mechanism.model_copy(update={"noise_stddev": stddev})
 
     @classmethod

@@ -8,14 +8,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from datalens_service.base.arrays import Floats32
 from datalens_service.base.progress import Tell, be_silent, told_blocks
 from datalens_service.data.dataset import Images, Schema
 from datalens_service.models.classifiers.architectures import EncodedFeatures, linear_probe
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.encoders import Encoder, ScatteringEncoder
 from datalens_service.models.exact_products import exact_products, on_grid
-
-Floats = NDArray[np.float32]
 
 # Few enough that a block of the longest features takes 256 MiB, and many beside what starts a process.
 _ROWS: Final = 2048
@@ -85,7 +84,7 @@ class FeatureBasis:
         encoder = self.encoder.model_dump(mode="json")
         return {"architecture": "linear_probe", "encoder": encoder, "dimensions": dimensions}
 
-    def features(self, images: Images, tell: Tell = be_silent) -> Floats:
+    def features(self, images: Images, tell: Tell = be_silent) -> Floats32:
         """Return features (n, dimensions + 1) with a constant, of length 1 together."""
         scale = (1 + self.constant**2) ** 0.5
         extended = np.empty((len(images), self.network.width + 1), dtype=np.float32)
@@ -106,7 +105,7 @@ class FeatureBasis:
         return exact_products(on_grid(centered, _LONGEST), self.network.basis.cpu().numpy())
 
 
-def as_classifier(basis: FeatureBasis, weights: Floats) -> Classifier:
+def as_classifier(basis: FeatureBasis, weights: Floats32) -> Classifier:
     """Join features and a linear layer with `weights` (dimensions + 1, classes), whose last row is the bias."""
     network = linear_probe(basis.network, basis.schema)
     scaled = torch.from_numpy(weights / np.float32((1 + basis.constant**2) ** 0.5))

@@ -12,14 +12,12 @@ from typing import Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from datalens_service.base.arrays import Floats32
 from datalens_service.base.progress import Tell, be_silent, tell_part, told_blocks
 from datalens_service.data.dataset import Labels, Schema
-
-Floats = NDArray[np.float32]
 
 _FIRST_MAPS: Final = 32
 _BATCH: Final = 256
@@ -65,7 +63,7 @@ class LastLayerClassifier(nn.Module):
         self.register_buffer("head", torch.zeros(features + 1, schema.num_classes))
         self._planes = (schema.channels, schema.height, schema.width)
 
-    def fit(self, images: Floats, labels: Labels, epochs: int, seed: int, tell: Tell = be_silent) -> None:
+    def fit(self, images: Floats32, labels: Labels, epochs: int, seed: int, tell: Tell = be_silent) -> None:
         """Train convolutions and dense layer on released samples, and find the centre and scale of features."""
         pixels, targets = torch.from_numpy(images), torch.from_numpy(labels)
         device = self.center.device
@@ -83,29 +81,29 @@ class LastLayerClassifier(nn.Module):
         self._standardise(pixels[: 4 * _ROWS])
 
     @torch.no_grad()
-    def features(self, images: Floats) -> Floats:
+    def features(self, images: Floats32) -> Floats32:
         """Return the input of the last layer for images (n, d): (n, features + 1), its constant 1 included."""
         blocks = torch.split(torch.from_numpy(images), _ROWS)
         standard = torch.cat([((self._raw_features(block) - self.center) * self.scale).cpu() for block in blocks])
         extended = torch.cat([standard, torch.ones(len(standard), 1)], dim=1) / math.sqrt(2)
         return np.asarray(extended.numpy(), dtype=np.float32)
 
-    def features_of_records(self, images: Floats) -> Floats:
+    def features_of_records(self, images: Floats32) -> Floats32:
         """Compute `features` of private images, always as many at once: kernels are chosen by the size of a batch."""
         blocks = [images[row : row + _RECORDS] for row in range(0, len(images), _RECORDS)]
         features = [self.features(np.pad(block, ((0, _RECORDS - len(block)), (0, 0)))) for block in blocks]
         return np.concatenate(features)[: len(images)]
 
-    def predict(self, images: Floats) -> Labels:
+    def predict(self, images: Floats32) -> Labels:
         """Return the predicted class of each image (n, d), (n,)."""
         return np.asarray((self.features(images) @ self.head.cpu().numpy()).argmax(axis=1))
 
-    def tensors(self) -> dict[str, Floats]:
+    def tensors(self) -> dict[str, Floats32]:
         """Return copies of the weights."""
         return {name: np.array(value.cpu().numpy(), dtype=np.float32) for name, value in self.state_dict().items()}
 
     @classmethod
-    def from_tensors(cls, schema: Schema, tensors: dict[str, Floats]) -> LastLayerClassifier:
+    def from_tensors(cls, schema: Schema, tensors: dict[str, Floats32]) -> LastLayerClassifier:
         """Build a network from what `tensors` returned."""
         hidden, features = tensors["dense.0.weight"].shape
         maps = len(tensors["convolutions.3.bias"])

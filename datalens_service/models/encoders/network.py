@@ -4,15 +4,13 @@ from typing import ClassVar, Final, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from datalens_service.base.arrays import Floats32
 from datalens_service.base.errors import InvalidInput
 from datalens_service.data.dataset import Images
 from datalens_service.data.intake.sandbox import encoder
 from datalens_service.models.encoders.wavelets import MAPS, ScatteringTransform
-
-Floats = NDArray[np.float32]
 
 
 class EncoderNetwork(nn.Module):
@@ -27,7 +25,7 @@ class EncoderNetwork(nn.Module):
     images_at_once: ClassVar[int]
 
     @torch.no_grad()
-    def encode(self, images: Images) -> Floats:
+    def encode(self, images: Images) -> Floats32:
         """Encode private or public images as features (n, d); to the last bit, a row depends on its own image alone."""
         blocks = [images[row : row + self.images_at_once] for row in range(0, len(images), self.images_at_once)]
         return np.concatenate([self(self._batch(block))[: len(block)].cpu().numpy() for block in blocks])
@@ -102,7 +100,7 @@ class OnnxNetwork(EncoderNetwork):
         """Take the file from such weights."""
         self._graph = state.numpy().tobytes()
 
-    def encode(self, images: Images) -> Floats:
+    def encode(self, images: Images) -> Floats32:
         """Encode as every encoder does; the process sees one image after the other."""
         features = encoder.encode(self._graph, images)
         if features.shape[1] != self._features:

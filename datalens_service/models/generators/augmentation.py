@@ -9,13 +9,11 @@ from typing import Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from datalens_service.base.arrays import Floats32
 from datalens_service.data.dataset import Images
-
-Floats = NDArray[np.float32]
 
 # Largest changes: radians, fractions of size, shear, and fractions of half a side.
 _ROTATION, _SIZE, _SHEAR, _SHIFT = math.radians(12), 0.10, 0.15, 0.107
@@ -36,7 +34,7 @@ _REACH: Final = 3
 _BLOCK: Final = 4096
 
 
-def random_affine_maps(n: int, rng: np.random.Generator) -> Floats:
+def random_affine_maps(n: int, rng: np.random.Generator) -> Floats32:
     """Draw affine maps (n, 2, 3) from coordinates in the new image to those in the old one, for `augment_affine`.
 
     Turning and shear count in pixels, shifts in halves of a side.
@@ -48,7 +46,7 @@ def random_affine_maps(n: int, rng: np.random.Generator) -> Floats:
     return np.stack([top, bottom], axis=1)
 
 
-def augment_affine(images: Tensor, maps: Floats) -> Tensor:
+def augment_affine(images: Tensor, maps: Floats32) -> Tensor:
     """Return images (n, channels, height, width) seen through `maps` (n, 2, 3), bilinear, black outside."""
     height, width = images.shape[-2:]
     # The grid counts in halves of each side.
@@ -74,12 +72,12 @@ def crop_photographs(images: Images, rng: np.random.Generator) -> Images:
     return np.concatenate([_cropped(block, random_crops(len(block), rng)) for block in blocks])
 
 
-def _cropped(images: Images, maps: Floats) -> Images:
+def _cropped(images: Images, maps: Floats32) -> Images:
     planes = torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2))).float()
     return augment_affine(planes, maps).round_().to(torch.uint8).permute(0, 2, 3, 1).numpy()
 
 
-def random_crops(n: int, rng: np.random.Generator) -> Floats:
+def random_crops(n: int, rng: np.random.Generator) -> Floats32:
     """Draw maps (n, 2, 3) for `augment_affine`, each to a part inside of the old image, half of them mirrored."""
     area, stretch = rng.uniform(_LEAST_PART, 1, n), _LONGEST ** rng.uniform(-1, 1, n)
     wide, high = (np.minimum(np.sqrt(size), 1) for size in (area * stretch, area / stretch))

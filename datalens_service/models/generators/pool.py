@@ -11,16 +11,16 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from datalens_service.base.arrays import Floats32
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.models.exact_products import ExactMatrix, on_grid
 
-Floats = NDArray[np.float32]
 Tensors = dict[str, NDArray[Any]]
 
 _WHITE: Final = np.float32(255)
 
 
-def pack(images: Images, weights: Floats, soft_labels: Floats) -> Tensors:
+def pack(images: Images, weights: Floats32, soft_labels: Floats32) -> Tensors:
     """Join the tensors of a model; images that represent no class are left out.
 
     Args:
@@ -36,13 +36,13 @@ def pack(images: Images, weights: Floats, soft_labels: Floats) -> Tensors:
 
 def draw(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
-) -> Floats:
+) -> Floats32:
     """Draw images (n, d) in [0, 1] of the classes asked for."""
     images = tensors["images"][choose(tensors, labels, rng)]
     return np.asarray(images.transpose(0, 3, 1, 2).reshape(len(labels), -1) / _WHITE, dtype=np.float32)
 
 
-def draw_soft_labels(tensors: Tensors, labels: Labels, rng: np.random.Generator) -> Floats:
+def draw_soft_labels(tensors: Tensors, labels: Labels, rng: np.random.Generator) -> Floats32:
     """Return soft labels (n, classes) of the images that `draw` returns for the same labels and `rng`."""
     return np.asarray(tensors["soft_labels"][choose(tensors, labels, rng)])
 
@@ -72,10 +72,10 @@ _ROWS: Final = 512
 class PublicCells(NamedTuple):
     """Centres of cells (cells, dimensions), means of public features, in a fixed order."""
 
-    centres: Floats
+    centres: Floats32
 
     @classmethod
-    def fit(cls, features: Floats, count: int, seed: int) -> PublicCells:
+    def fit(cls, features: Floats32, count: int, seed: int) -> PublicCells:
         """Fit centres by Lloyd's k-means; a cell that loses its last image keeps its centre."""
         start = np.random.default_rng(seed).choice(len(features), min(count, len(features)), replace=False)
         cells = cls(features[np.sort(start)])
@@ -83,7 +83,7 @@ class PublicCells(NamedTuple):
             cells = cells._moved(features)
         return cells
 
-    def nearest(self, features: Floats) -> NDArray[np.int64]:
+    def nearest(self, features: Floats32) -> NDArray[np.int64]:
         """Return the nearest centre of each row (n,), the first of equally near ones."""
         matrix, halves = ExactMatrix(self.centres.T), (self.centres.astype(np.float64) ** 2).sum(axis=1) / 2
         nearest = np.empty(len(features), dtype=np.int64)
@@ -92,7 +92,7 @@ class PublicCells(NamedTuple):
             nearest[rows] = (matrix.products(on_grid(features[rows])) - halves).argmax(axis=1)
         return nearest
 
-    def _moved(self, features: Floats) -> PublicCells:
+    def _moved(self, features: Floats32) -> PublicCells:
         members = self.nearest(features)
         sums, counts = np.zeros(self.centres.shape), np.bincount(members, minlength=len(self.centres))
         np.add.at(sums, members, features)

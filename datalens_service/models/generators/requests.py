@@ -6,9 +6,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from datalens_service.base.arrays import Floats32
 from datalens_service.data.dataset import Labels
-
-Floats = NDArray[np.float32]
 
 # After so many rounds, images of a class that the classifier never predicts stay samples of that class. A class that
 # it predicts for a sixth of its samples needs about twenty.
@@ -16,8 +15,8 @@ _ROUNDS: Final = 32
 
 
 def fill_requests(
-    labels: Labels, dimensions: int, propose: Callable[[Labels], Floats], predict: Callable[[Floats], Labels]
-) -> Floats:
+    labels: Labels, dimensions: int, propose: Callable[[Labels], Floats32], predict: Callable[[Floats32], Labels]
+) -> Floats32:
     """Return samples (n, d), proposed until the classifier has seen every requested class often enough.
 
     Args:

@@ -100,7 +100,7 @@ def decide(database: Database, key: ApiKey, job_id: str, decision: Approval, rea
         decided = Job.from_row(row)
     if not is_other_person:
         raise Forbidden(
-            "A second person decides: this key submitted the job, or may be in the same hands, because it has the same "
+            "A second person has to decide. This key submitted the job, or may belong to whoever did: both have one "
             "name, or one person made both. Make keys for others on the machine of the service, or use single sign-on."
         )
     return decided

@@ -192,7 +192,7 @@ def create(
     result: str,
     price: dict[str, Any],
     plan: Plan,
-    units: int,
+    ledger_units: int,
     submitted_by: str,
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
     idempotency_key: str | None = None,
@@ -205,7 +205,7 @@ def create(
 
     Args:
         needs_approval: True if a second person decides about its result.
-        units: Ledger units of the whole plan; its slack is that of `plan`.
+        ledger_units: Ledger units of the whole plan; its slack is that of `plan`.
         submitted_by: Id of the key or person, as the audit journal names them.
     """
     # The same spec without approval is another request.
@@ -228,7 +228,7 @@ def create(
         row.submitted_by, row.approval = submitted_by, Approval.WAITING if needs_approval else None
         session.add(row)
         session.flush()
-        ledger.reserve(session, account, row, units, plan.slack)
+        ledger.reserve(session, account, row, ledger_units, plan.slack)
         events.record(session, row, EventType.CREATED)
         return Job.from_row(row)
 

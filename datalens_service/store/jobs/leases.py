@@ -11,10 +11,10 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
-from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Select, Subquery, func, or_, select, true
+from sqlalchemy.orm import Session, aliased
 
 from datalens_service.base.errors import InvalidInput
 from datalens_service.base.progress import Phase
@@ -23,7 +23,6 @@ from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.jobs import events, jobs
 from datalens_service.store.jobs.events import EventType
 from datalens_service.store.jobs.jobs import Job, JobState, end
-from datalens_service.store.jobs.queue_order import select_waiting
 from datalens_service.store.ledger import ledger
 from datalens_service.store.schema.tables import JOB_FORMAT, JobRow
 
@@ -87,7 +86,7 @@ def claim(
 def claim_next(
     database: Database, owner: str, lease_seconds: float, *, queue: str | None = None, now: datetime | None = None
 ) -> Lease | None:
-    """Take the job that is next (a; see `queue_order.py`). Jobs of lost workers wait again after `expire_leases`.
+    """Take the job that is next (a; see `select_waiting`). Jobs of lost workers wait again after `expire_leases`.
 
     No two workers take one job: PostgreSQL locks its row, and whoever looks meanwhile gets the next one; SQLite lets
     one look after the other. The account is not locked, because no budget changes.
@@ -298,3 +297,32 @@ def _held(session: Session, lease: Lease) -> JobRow:
     row = ledger.job_row(session, lease.job_id, lock=True)
     ledger.check_lease(row, lease.token)
     return row
+
+
+T = TypeVar("T")
+
+
+def select_waiting(query: Select[T], queue: str | None) -> Select[T]:
+    """Jobs that wait for a worker of this kind and version, the next one in front. Public facts alone decide.
+
+    The highest priority comes first; then the tenant with the fewest jobs running on this kind of worker, so that
+    nobody waits behind all jobs of another; then the job that was submitted first. Workers that ask at the same instant
+    see the same shares, which can then be off by as many jobs until the next claim.
+    """
+    running = _count_running(queue)
+    waiting = query.outerjoin(running, running.c.tenant_id == JobRow.tenant_id)
+    waiting = waiting.where(JobRow.state == "queued", JobRow.format <= JOB_FORMAT, _is_in(JobRow, queue))
+    share = func.coalesce(running.c.jobs, 0)
+    return waiting.order_by(JobRow.priority.desc(), share, JobRow.created_at, JobRow.id)
+
+
+def _count_running(queue: str | None) -> Subquery:
+    """Jobs and audits that workers of this kind run, by tenant; not what a job pays for a figure elsewhere."""
+    running = aliased(JobRow)
+    query = select(running.tenant_id, func.count().label("jobs"))
+    query = query.where(running.state == "running", running.measured_job_id.is_(None), _is_in(running, queue))
+    return query.group_by(running.tenant_id).subquery()
+
+
+def _is_in(job: type[JobRow], queue: str | None) -> ColumnElement[bool]:
+    return true() if queue is None else or_(job.queue.is_(None), job.queue == queue)

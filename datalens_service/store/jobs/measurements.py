@@ -24,7 +24,7 @@ from datalens_service.store.schema.tables import AggregateRow, JobRow
 _STEP = 0
 
 
-def begin(database: Database, measured: Job, dataset_id: str, units: int, lease: Lease) -> Lease:
+def begin(database: Database, measured: Job, dataset_id: str, ledger_units: int, lease: Lease) -> Lease:
     """Reserve what a figure costs and hold it, in one transaction."""
 
     def reserve(session: Session) -> Lease:
@@ -43,7 +43,7 @@ def begin(database: Database, measured: Job, dataset_id: str, units: int, lease:
         # Whoever submitted the job pays for its figures, too.
         row.submitted_by = None if measured.submitted_by is None else measured.submitted_by.id
         session.add(row)
-        ledger.reserve(session, account, row, units)
+        ledger.reserve(session, account, row, ledger_units)
         return Lease(row.id, row.lease_token, lease.owner, lease.seconds, until)
 
     return in_step_with_log(database, reserve)

@@ -1,4 +1,8 @@
-"""A job's account at the ledger: what `Mechanism.release` charges, stores and replays through."""
+"""A job's account at the ledger: what `Mechanism.release` charges, stores and replays through.
+
+A block of draws is one entry of the journal with its units and its slack, and an entry of 0 units for every further
+draw. All that the draws cost is charged before the first, and no more are made than were paid for.
+"""
 
 import time
 from collections.abc import Callable
@@ -7,16 +11,18 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from datalens_service.base.errors import InsufficientStorage, StoreUnavailable
+from datalens_service.base.errors import BudgetExceeded, InsufficientStorage, StoreUnavailable
+from datalens_service.privacy.accounting import Charge
 from datalens_service.privacy.partitioned_passes import Block
 from datalens_service.privacy.randomness import Integers
-from datalens_service.proof.hash_chain import Entry
+from datalens_service.proof.hash_chain import SPENDS, Entry
 from datalens_service.store.charge_log import LogLine
 from datalens_service.store.database import Database
-from datalens_service.store.ledger import aggregates, blocks, ledger, recovery, released_states
-from datalens_service.store.schema.tables import AccountRow
+from datalens_service.store.ledger import aggregates, ledger, recovery, released_states
+from datalens_service.store.schema.tables import AccountRow, LedgerEntryRow
 
 _STORE_SECONDS: Final = 300.0
 """Longest wait with a sum that was drawn: longer than a change of a table, a restart or a failover takes."""
@@ -41,13 +47,13 @@ class JobAccount:
         with self._database.session() as session:
             return aggregates.replay(session, self._job_id, step)
 
-    def charge(self, step: int, label: str, units: int, slack: int = 0) -> None:
-        """Book `units`, and slack once for a step: in the log, then in the database; both are on the disk on return.
+    def charge(self, step: int, label: str, ledger_units: int, slack: int = 0) -> None:
+        """Book `ledger_units`, and slack once for a step: in the log, then in the database; both are then on the disk.
 
         Raises:
             StoreUnavailable: Nothing may be drawn; at worst the charge is counted without a draw.
         """
-        self._book(partial(ledger.charge, step=step, label=label, units=units, slack=slack))
+        self._book(partial(ledger.charge, step=step, label=label, ledger_units=ledger_units, slack=slack))
 
     def charge_draw(self, step: int, label: str, block: Block) -> int:
         """Book a draw of a block as `charge` does: all of its units and its slack with the first; how many came before.
@@ -58,8 +64,8 @@ class JobAccount:
         booked: list[int] = []
 
         def book(session: Session, job_id: str, lease_token: int) -> Entry:
-            entry = blocks.charge_draw(session, job_id, lease_token, step, label, block)
-            booked.append(blocks.count_draws(session, job_id, label))
+            entry = charge_draw(session, job_id, lease_token, step, label, block)
+            booked.append(count_draws(session, job_id, label))
             return entry
 
         self._book(book)
@@ -133,3 +139,32 @@ class JobAccount:
         """Return all that `advance` was given, in order; empty once the job has ended."""
         with self._database.session() as session:
             return released_states.read_iterates(session, self._job_id)
+
+
+def charge_draw(session: Session, job_id: str, lease_token: int, step: int, label: str, block: Block) -> Entry:
+    """Book a draw before its batch is known: the whole block with the first, 0 units with the others.
+
+    A step that was charged and not stored is drawn again as one more draw: whether its noise was drawn is not known.
+
+    Raises:
+        BudgetExceeded: The reservation does not cover the block, or all draws are made; nothing was booked.
+        StateConflict: The step is stored already.
+    """
+    account, job = ledger.lock_for_charge(session, job_id, lease_token, step)
+    # Counted in the journal, which also has the draws that a crash lost.
+    drawn = count_draws(session, job_id, label)
+    if drawn >= block.draws:
+        raise BudgetExceeded(f"All {block.draws:,} draws of the job are made; it has to end before this step.")
+    # The first draw pays for all of them: sampled batches have no price of their own.
+    price = Charge(0) if drawn else block.charge()
+    if price.ledger_units > job.reserved_units or price.slack > ledger.reserved_slack(session, job_id):
+        raise BudgetExceeded("The job's reservation does not cover its draws.")
+    return ledger.spend(session, account, job, step, label, price)
+
+
+def count_draws(session: Session, job_id: str, label: str) -> int:
+    """Count the draws of a job so far, those that a crash lost included."""
+    query = select(func.count()).where(
+        LedgerEntryRow.job_id == job_id, LedgerEntryRow.label == label, LedgerEntryRow.kind.in_(SPENDS)
+    )
+    return session.scalars(query).one()

@@ -71,25 +71,25 @@ class AccountSummary:
         """The account once units and slack of a new job are reserved; what they do not leave is below 0."""
         slack = self.reserved_slack + charge.slack
         try:
-            held = accounting.units_held_for_slack(slack + self.charged_slack, self.epsilon, self.delta)
+            held = accounting.ledger_units_held_for_slack(slack + self.charged_slack, self.epsilon, self.delta)
         except BudgetExceeded:
             held = self.limit_units
-        reserved = self.reserved_units + charge.units
+        reserved = self.reserved_units + charge.ledger_units
         return replace(self, reserved_units=reserved, reserved_slack=slack, held_for_slack=held)
 
     def covers(self, charge: Charge) -> bool:
         """Return True if units and slack of a new job fit beside all that is spent and reserved."""
-        return self.with_reserved(charge).remaining_units >= 0 and charge.units <= self.remaining_units
+        return self.with_reserved(charge).remaining_units >= 0 and charge.ledger_units <= self.remaining_units
 
     @property
     def epsilon_spent(self) -> PrivacyParameter:
         """ε of everything spent, over all jobs and data sets of the account, deleted ones included."""
-        return self.convert_units(self.spent_units, self.charged_slack)
+        return self.convert_to_epsilon(self.spent_units, self.charged_slack)
 
     @property
     def epsilon_reserved(self) -> PrivacyParameter:
         """ε of everything reserved and not yet charged."""
-        return self.convert_units(self.reserved_units, self.reserved_slack)
+        return self.convert_to_epsilon(self.reserved_units, self.reserved_slack)
 
     @property
     def epsilon_remaining(self) -> PrivacyParameter:
@@ -98,12 +98,12 @@ class AccountSummary:
 
     def epsilon_remaining_beside(self, slack: int) -> PrivacyParameter:
         """The same for a job that sets aside a slack, which takes units of the whole account beside its own."""
-        units = self.with_reserved(Charge(0, slack)).remaining_units
-        return accounting.remaining_epsilon(units, accounting.delta_beside(slack, self.delta))
+        ledger_units = self.with_reserved(Charge(0, slack)).remaining_units
+        return accounting.remaining_epsilon(ledger_units, accounting.delta_beside(slack, self.delta))
 
-    def convert_units(self, units: int, slack: int = 0) -> PrivacyParameter:
-        """ε of `units` and `slack` at the account's δ, rounded up to four digits."""
-        return accounting.stated_epsilon(Charge(units, slack), self.delta)
+    def convert_to_epsilon(self, ledger_units: int, slack: int = 0) -> PrivacyParameter:
+        """ε of `ledger_units` and `slack` at the account's δ, rounded up to four digits."""
+        return accounting.stated_epsilon(Charge(ledger_units, slack), self.delta)
 
     def figures(self) -> AccountFigures:
         return _convert(self)

@@ -7,7 +7,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from datalens_service.base.errors import BudgetExceeded, LedgerCorrupt
-from datalens_service.privacy.accounting import Charge, units_held_for_slack
+from datalens_service.privacy.accounting import Charge, ledger_units_held_for_slack
 from datalens_service.proof.hash_chain import SPENDS, EntryKind
 from datalens_service.store.charge_log import LogLine, LogSlice
 from datalens_service.store.ledger import ledger
@@ -29,15 +29,15 @@ def _unbooked_units(session: Session, account: AccountRow, lines: Sequence[LogLi
     spent = {line.hash: line for line in lines}
     known = known_hashes(session, account)
     unknown = [line for line_hash, line in spent.items() if line_hash not in known]
-    lost = sum(line.units + _held_alone(account, line.slack) for line in unknown)
-    lowered = sum(line.units for line in spent.values()) - account.charged_units
+    lost = sum(line.ledger_units + _held_alone(account, line.slack) for line in unknown)
+    lowered = sum(line.ledger_units for line in spent.values()) - account.charged_units
     return min(max(lost, lowered), LARGEST_UNITS - account.charged_units)
 
 
 def _held_alone(account: AccountRow, slack: int) -> int:
     """Units that stand for a lost slack while the account is frozen: all of it where δ leaves no room."""
     try:
-        return units_held_for_slack(slack, account.epsilon, account.delta)
+        return ledger_units_held_for_slack(slack, account.epsilon, account.delta)
     except BudgetExceeded:
         return account.limit_units
 
@@ -59,9 +59,9 @@ def _verdict(session: Session, account: AccountRow, lines: Sequence[LogLine]) ->
 def _recover(session: Session, account: AccountRow, line: LogLine) -> bool:
     """Book a lost charge; False if there is no room for it."""
     job = session.get(JobRow, line.job_id)
-    from_reservation = min(line.units, job.reserved_units) if job is not None else 0
+    from_reservation = min(line.ledger_units, job.reserved_units) if job is not None else 0
     slack_from_reservation = min(line.slack, ledger.reserved_slack(session, line.job_id)) if line.slack else 0
-    unreserved = Charge(line.units - from_reservation, line.slack - slack_from_reservation)
+    unreserved = Charge(line.ledger_units - from_reservation, line.slack - slack_from_reservation)
     # A frozen account is examined with this open, too.
     if not replace(summarize_row(account), frozen_reason=None).covers(unreserved):
         return False
@@ -69,10 +69,10 @@ def _recover(session: Session, account: AccountRow, line: LogLine) -> bool:
     account.charged_slack += line.slack
     ledger.hold_for_slack(account)
     account.reserved_units -= from_reservation
-    account.charged_units += line.units
+    account.charged_units += line.ledger_units
     if job is not None:
         job.reservation.reserved_units -= from_reservation
-        job.reservation.charged_units += line.units
+        job.reservation.charged_units += line.ledger_units
         _outdate_leases(job, line.lease_token)
     ledger.append(
         session,
@@ -82,7 +82,7 @@ def _recover(session: Session, account: AccountRow, line: LogLine) -> bool:
         job_id=line.job_id,
         step=line.step,
         label=line.label,
-        units=line.units,
+        ledger_units=line.ledger_units,
         slack=line.slack,
         lease_token=line.lease_token,
         recovers=line.hash,

@@ -1,6 +1,6 @@
 """The journal of an account from its newest entry backwards, a portion at a time."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 
@@ -10,8 +10,9 @@ from sqlalchemy.orm import Session
 from datalens_service.base.copies import copied
 from datalens_service.privacy.accounting import Charge
 from datalens_service.proof.hash_chain import SPENDS, Entry, EntryKind
+from datalens_service.proof.spenders import Actor, Spender
 from datalens_service.store.ledger.account_summary import read_account
-from datalens_service.store.schema.tables import AccountRow, LedgerEntryRow
+from datalens_service.store.schema.tables import AccountRow, ApiKeyRow, JobRow, LedgerEntryRow
 
 
 @dataclass(frozen=True)
@@ -22,13 +23,13 @@ class JournalLine:
     kind: EntryKind
     job_id: str | None
     label: str
-    units: int
+    ledger_units: int
     slack: int
     at: datetime
     hash: str
 
 
-_LINES = select(*(LedgerEntryRow.__table__.columns[one.name] for one in fields(JournalLine)))
+_LINES = select(*(getattr(LedgerEntryRow, one.name) for one in fields(JournalLine)))
 
 
 @dataclass(frozen=True)
@@ -77,11 +78,34 @@ def _spent(session: Session, account: AccountRow, before: int | None) -> Charge:
     if before is None:
         return Charge(account.charged_units, account.charged_slack)
     later = _sum(session, LedgerEntryRow.account_id == account.id, LedgerEntryRow.seq >= before)
-    return Charge(account.charged_units - later.units, account.charged_slack - later.slack)
+    return Charge(account.charged_units - later.ledger_units, account.charged_slack - later.slack)
 
 
 def _sum(session: Session, *entries: ColumnElement[bool]) -> Charge:
     """Add up what some entries spent."""
-    units_sum, slack_sum = (func.coalesce(func.sum(one), 0) for one in (LedgerEntryRow.units, LedgerEntryRow.slack))
-    units, slack = session.execute(select(units_sum, slack_sum).where(*entries, LedgerEntryRow.kind.in_(SPENDS))).one()
-    return Charge(int(units), int(slack))
+    total, slack_sum = (func.coalesce(func.sum(one), 0) for one in (LedgerEntryRow.ledger_units, LedgerEntryRow.slack))
+    ledger_units, slack = session.execute(
+        select(total, slack_sum).where(*entries, LedgerEntryRow.kind.in_(SPENDS))
+    ).one()
+    return Charge(int(ledger_units), int(slack))
+
+
+_AT_ONCE = 500
+"""Fewer than the parameters that a statement may have."""
+
+
+def read_spenders(session: Session, named: Iterable[str | None]) -> tuple[Spender, ...]:
+    """Return the submitter of each job that entries name, in their order.
+
+    Args:
+        named: The job of each entry; None of one that is about no job.
+    """
+    job_ids = [job_id for job_id in dict.fromkeys(named) if job_id is not None]
+    query = select(JobRow.id, JobRow.submitted_by, ApiKeyRow.name).outerjoin(
+        ApiKeyRow, ApiKeyRow.id == JobRow.submitted_by
+    )
+    found: dict[str, Actor] = {}
+    for start in range(0, len(job_ids), _AT_ONCE):
+        rows = session.execute(query.where(JobRow.id.in_(job_ids[start : start + _AT_ONCE])))
+        found |= {job_id: Actor(id=actor, name=name) for job_id, actor, name in rows if actor is not None}
+    return tuple(Spender(job_id=job_id, submitted_by=found.get(job_id)) for job_id in job_ids)

@@ -33,7 +33,7 @@ from datalens_service.base.errors import (
 from datalens_service.base.parsing import decimal_text
 from datalens_service.privacy import accounting
 from datalens_service.privacy.accounting import Charge
-from datalens_service.privacy.budget_advice import advise
+from datalens_service.privacy.guarantee import advise
 from datalens_service.proof.hash_chain import GENESIS, SPENDS, Entry, EntryKind, budget_label
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.ledger.account_summary import AccountSummary, summarize_row
@@ -67,14 +67,14 @@ def open_account(
     Raises:
         InvalidSpec: ε holds less than one unit or more than a BIGINT.
     """
-    units = accounting.limit_units(epsilon, delta)
-    if not 0 < units <= LARGEST_UNITS:
+    ledger_units = accounting.limit_units(epsilon, delta)
+    if not 0 < ledger_units <= LARGEST_UNITS:
         raise InvalidSpec("ε is outside what the ledger can count; choose a value between 0.0001 and 1000.")
     account = AccountRow(
         id=f"acc_{uuid4().hex}",
         epsilon=epsilon,
         delta=delta,
-        limit_units=units,
+        limit_units=ledger_units,
         reserved_units=0,
         charged_units=0,
         reserved_slack=0,
@@ -86,7 +86,14 @@ def open_account(
         unbooked_units=0,
     )
     session.add(account)
-    append(session, account, EntryKind.OPEN, dataset_id=dataset_id, units=units, label=budget_label(epsilon, delta))
+    append(
+        session,
+        account,
+        EntryKind.OPEN,
+        dataset_id=dataset_id,
+        ledger_units=ledger_units,
+        label=budget_label(epsilon, delta),
+    )
     return account
 
 
@@ -101,17 +108,17 @@ def raise_limit(session: Session, account: AccountRow, dataset_id: str, epsilon:
     # A raise is the remedy where charges have no room; any other fault has to be cleared up first.
     if account.frozen_reason != NO_ROOM:
         _check_not_frozen(account)
-    units = accounting.limit_units(epsilon, account.delta)
-    if units > LARGEST_UNITS:
+    ledger_units = accounting.limit_units(epsilon, account.delta)
+    if ledger_units > LARGEST_UNITS:
         raise InvalidSpec("ε is outside what the ledger can count; choose a smaller value.")
-    added = units - account.limit_units
+    added = ledger_units - account.limit_units
     if epsilon <= account.epsilon or added < 1:
         now = decimal_text(account.epsilon)
         raise StateConflict(f"The lifetime budget is ε = {now} already; it can only be raised.")
-    account.epsilon, account.limit_units = epsilon, units
+    account.epsilon, account.limit_units = epsilon, ledger_units
     hold_for_slack(account)
     label = budget_label(epsilon, account.delta)
-    append(session, account, EntryKind.RAISE, dataset_id=dataset_id, units=added, label=label)
+    append(session, account, EntryKind.RAISE, dataset_id=dataset_id, ledger_units=added, label=label)
 
 
 def join(session: Session, account: AccountRow, dataset_id: str) -> None:
@@ -119,28 +126,36 @@ def join(session: Session, account: AccountRow, dataset_id: str) -> None:
     append(session, account, EntryKind.JOIN, dataset_id=dataset_id)
 
 
-def reserve(session: Session, account: AccountRow, job: JobRow, units: int, slack: int = 0) -> None:
-    """Set `units` aside for a new job; the caller inserts the job in the same transaction.
+def reserve(session: Session, account: AccountRow, job: JobRow, ledger_units: int, slack: int = 0) -> None:
+    """Set `ledger_units` aside for a new job; the caller inserts the job in the same transaction.
 
     Args:
-        units: At least 1.
+        ledger_units: At least 1.
         slack: Beside them, in 1e-18 of δ.
 
     Raises:
         BudgetExceeded: Less remains; the members say how much, as ε. Or slack would take more than half of δ.
         LedgerCorrupt: The account is frozen.
     """
-    units = _positive(units)
+    ledger_units = _positive(ledger_units)
     _check_not_frozen(account)
     statement = summarize_row(account)
     # Checked under the lock of the account, so that two jobs cannot both take the last of it.
-    if not statement.covers(Charge(units, slack)):
-        raise _exceeded(statement, units, slack)
-    account.reserved_units += units
+    if not statement.covers(Charge(ledger_units, slack)):
+        raise _exceeded(statement, ledger_units, slack)
+    account.reserved_units += ledger_units
     account.reserved_slack += index(slack)
     hold_for_slack(account)
-    job.reservation.reserved_units = units
-    append(session, account, EntryKind.RESERVE, dataset_id=job.dataset_id, job_id=job.id, units=units, slack=slack)
+    job.reservation.reserved_units = ledger_units
+    append(
+        session,
+        account,
+        EntryKind.RESERVE,
+        dataset_id=job.dataset_id,
+        job_id=job.id,
+        ledger_units=ledger_units,
+        slack=slack,
+    )
 
 
 def new_reservation(job_id: str, account_id: str, owner_kind: str) -> ReservationRow:
@@ -160,8 +175,10 @@ def new_reservation(job_id: str, account_id: str, owner_kind: str) -> Reservatio
     )
 
 
-def charge(session: Session, job_id: str, lease_token: int, step: int, label: str, units: int, slack: int = 0) -> Entry:
-    """Spend `units` and `slack` of the job's reservation on `step`, before anything is drawn for it.
+def charge(
+    session: Session, job_id: str, lease_token: int, step: int, label: str, ledger_units: int, slack: int = 0
+) -> Entry:
+    """Spend `ledger_units` and `slack` of the job's reservation on `step`, before anything is drawn for it.
 
     A step that was charged and not stored is charged again: whether its noise was drawn is not known. Its slack is
     not: that is set aside for the whole job.
@@ -172,22 +189,22 @@ def charge(session: Session, job_id: str, lease_token: int, step: int, label: st
         StateConflict: The step has a stored aggregate: replay it.
         LedgerCorrupt: The account is frozen.
     """
-    units = _positive(units)
+    ledger_units = _positive(ledger_units)
     account, job = lock_for_charge(session, job_id, lease_token, step)
     # A step that is charged again pays its units twice, since it may have been drawn, but its slack once.
     slack = 0 if slack and _has_charged_slack(session, job_id, step) else slack
-    if units > job.reserved_units or (slack and slack > reserved_slack(session, job_id)):
+    if ledger_units > job.reserved_units or (slack and slack > reserved_slack(session, job_id)):
         raise BudgetExceeded(f"The job's reservation does not cover step {step}; it has to end before this step.")
-    return spend(session, account, job, step, label, Charge(units, slack))
+    return spend(session, account, job, step, label, Charge(ledger_units, slack))
 
 
 def spend(session: Session, account: AccountRow, job: JobRow, step: int, label: str, price: Charge) -> Entry:
     """Turn what is set aside for a step into what is spent; both rows locked. What is held for slack stays as it is."""
-    units, slack = price
-    job.reservation.reserved_units -= units
-    job.reservation.charged_units += units
-    account.reserved_units -= units
-    account.charged_units += units
+    ledger_units, slack = price
+    job.reservation.reserved_units -= ledger_units
+    job.reservation.charged_units += ledger_units
+    account.reserved_units -= ledger_units
+    account.charged_units += ledger_units
     account.reserved_slack -= slack
     account.charged_slack += slack
     return append(
@@ -198,7 +215,7 @@ def spend(session: Session, account: AccountRow, job: JobRow, step: int, label: 
         job_id=job.id,
         step=step,
         label=label,
-        units=units,
+        ledger_units=ledger_units,
         slack=slack,
         lease_token=job.lease_token,
     )
@@ -246,7 +263,15 @@ def settle(session: Session, job_id: str) -> int:
     hold_for_slack(account)
     reservation.reserved_units = 0
     reservation.settled = True
-    append(session, account, EntryKind.SETTLE, dataset_id=job.dataset_id, job_id=job_id, units=remainder, slack=slack)
+    append(
+        session,
+        account,
+        EntryKind.SETTLE,
+        dataset_id=job.dataset_id,
+        job_id=job_id,
+        ledger_units=remainder,
+        slack=slack,
+    )
     return remainder
 
 
@@ -269,7 +294,7 @@ def hold_for_slack(account: AccountRow) -> None:
         BudgetExceeded: It is more than half of δ.
     """
     slack = account.reserved_slack + account.charged_slack
-    account.held_for_slack = accounting.units_held_for_slack(slack, account.epsilon, account.delta)
+    account.held_for_slack = accounting.ledger_units_held_for_slack(slack, account.epsilon, account.delta)
 
 
 def note_deletion(session: Session, account: AccountRow, dataset_id: str) -> None:
@@ -337,7 +362,7 @@ def append(
     job_id: str | None = None,
     step: int | None = None,
     label: str = "",
-    units: int = 0,
+    ledger_units: int = 0,
     slack: int = 0,
     lease_token: int | None = None,
     recovers: str | None = None,
@@ -351,7 +376,7 @@ def append(
         job_id=job_id,
         step=step,
         label=label,
-        units=units,
+        ledger_units=ledger_units,
         slack=slack,
         lease_token=lease_token,
         at=to_minute(read_database_clock(session)),
@@ -366,11 +391,11 @@ def append(
     return entry
 
 
-def _positive(units: int) -> int:
+def _positive(ledger_units: int) -> int:
     # A negative charge would be a refund; index() refuses floats.
-    if index(units) < 1:
-        raise InvalidInput("units must be a whole number of at least 1.")
-    return index(units)
+    if index(ledger_units) < 1:
+        raise InvalidInput("ledger_units must be a whole number of at least 1.")
+    return index(ledger_units)
 
 
 def _check_not_frozen(account: AccountRow) -> None:
@@ -378,8 +403,8 @@ def _check_not_frozen(account: AccountRow) -> None:
         raise LedgerCorrupt(f"The account {account.id} is frozen: {account.frozen_reason}")
 
 
-def _exceeded(statement: AccountSummary, units: int, slack: int) -> BudgetExceeded:
-    figures, requested = statement.figures(), statement.convert_units(units, slack)
+def _exceeded(statement: AccountSummary, ledger_units: int, slack: int) -> BudgetExceeded:
+    figures, requested = statement.figures(), statement.convert_to_epsilon(ledger_units, slack)
     beside = f", {statement.epsilon_remaining_beside(slack)} for a job with sampled gradients" if slack else ""
     return BudgetExceeded(
         f"The request needs ε = {requested} and {figures.epsilon_remaining} of {figures.epsilon_limit} "

@@ -398,7 +398,7 @@ class LedgerEntryRow(Base):
     job_id: Mapped[str | None] = mapped_column(String(ID_LENGTH))
     step: Mapped[int | None]
     label: Mapped[str]
-    units: Mapped[int]
+    ledger_units: Mapped[int] = mapped_column("units", key="ledger_units")
     slack: Mapped[int] = mapped_column(default=0)
     lease_token: Mapped[int | None]
     at: Mapped[datetime]

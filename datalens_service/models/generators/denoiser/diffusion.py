@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.nn import functional
 
+from datalens_service.base.arrays import Floats32
 from datalens_service.base.errors import InvalidInput
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.models.classifiers.classifier import Classifier
@@ -24,8 +24,7 @@ from datalens_service.models.generators.level_sets import rejection
 from datalens_service.models.generators.requests import fill_requests
 from datalens_service.models.released import join_parts, select_part
 
-Floats = NDArray[np.float32]
-Tensors = dict[str, Floats]
+Tensors = dict[str, Floats32]
 
 STARTS: Final = {
     "gaussian": gaussian.draw, "mixture": mixture.draw, "guided": guided.draw, "labelled": labelled.draw,
@@ -37,10 +36,6 @@ PROPOSALS: Final = {"rejection": rejection.draw_proposals}
 
 _DENOISER, _START = "denoiser.", "start."
 _LARGEST_STDDEV: Final = 10.0
-_EARLIER_END_STDDEV: Final = 0.02
-"""The value for files of earlier versions, whose settings do not name it."""
-_EARLIER_GUIDANCE_SCALE: Final = 1.0
-"""The value for files of earlier versions, whose settings do not name it."""
 _TRUST_IN_LABELLER: Final = 0.5
 """Weight of the classifier in labels of a start with soft labels: chosen on CIFAR-10."""
 _ROWS: Final = 64
@@ -63,7 +58,7 @@ def pack(denoiser: Tensors, start: Tensors) -> Tensors:
 
 def draw(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
-) -> Floats:
+) -> Floats32:
     """Draw samples (n, d) in [0, 1] in which the classifier sees the requested classes, if the start has one.
 
     Args:
@@ -85,7 +80,9 @@ def draw(
     return fill_requests(labels, schema.dimensions, propose, partial(_predict, classifier, schema))
 
 
-def label_softly(tensors: Tensors, settings: dict[str, Any], schema: Schema, images: Images, labels: Labels) -> Floats:
+def label_softly(
+    tensors: Tensors, settings: dict[str, Any], schema: Schema, images: Images, labels: Labels
+) -> Floats32:
     """Return labels (n, classes) of a start with soft labels.
 
     Arguments are those of its own `label_softly`, and `settings` those of `draw`.
@@ -107,7 +104,7 @@ def load_labeller(start: Start, schema: Schema) -> Classifier | LastLayerClassif
 
 def _propose(
     network: Denoiser, start: Start, settings: dict[str, Any], labels: Labels, *, rng: np.random.Generator
-) -> Floats:
+) -> Floats32:
     """Draw samples (n, d) in [0, 1] of classes (n,)."""
     schema, start_stddev = network.shape.schema, settings["start_stddev"]
     largest, images = _LARGEST_STDDEV, np.zeros((len(labels), schema.dimensions), dtype=np.float32)
@@ -121,24 +118,23 @@ def _propose(
     # A denoiser that learned from images without labels knows a single class.
     known = torch.from_numpy(labels).clamp(max=schema.num_classes - 1)
     one_hot = functional.one_hot(known, schema.num_classes).to(torch.float32)
-    schedule = noise_schedule(largest, settings.get("end_stddev", _EARLIER_END_STDDEV), settings["path"])
-    guidance_scale = settings.get("guidance_scale", _EARLIER_GUIDANCE_SCALE)
+    schedule = noise_schedule(largest, settings["end_stddev"], settings["path"])
     parts = [
-        follow_path(network, images, classes, schedule, guidance_scale)
+        follow_path(network, images, classes, schedule, settings["guidance_scale"])
         for images, classes in zip(torch.split(noisy, _ROWS), torch.split(one_hot, _ROWS), strict=True)
     ]
     pixels = (torch.cat(parts).flatten(1) + 1) / 2
     return np.asarray(pixels.clamp(0, 1).numpy())
 
 
-def _predict(classifier: Classifier | LastLayerClassifier, schema: Schema, images: Floats) -> Labels:
+def _predict(classifier: Classifier | LastLayerClassifier, schema: Schema, images: Floats32) -> Labels:
     """Predict classes (n,) of images (n, d)."""
     if isinstance(classifier, LastLayerClassifier):
         return classifier.predict(images)
     return np.asarray(classifier.predict(_as_bytes(images, schema)).argmax(axis=1), dtype=np.int64)
 
 
-def _as_bytes(images: Floats, schema: Schema) -> Images:
+def _as_bytes(images: Floats32, schema: Schema) -> Images:
     planes = images.reshape(-1, schema.channels, schema.height, schema.width)
     return np.rint(planes * 255).astype(np.uint8).transpose(0, 2, 3, 1)
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from datalens_service.base.arrays import Floats32
 from datalens_service.data.dataset import Labels, Schema
 from datalens_service.models.classifiers.last_layer import LastLayerClassifier
 from datalens_service.models.generators.augmentation import augment_affine, augment_texture, random_affine_maps
@@ -19,8 +19,7 @@ from datalens_service.models.generators.gaussian import gaussian, mixture
 from datalens_service.models.generators.requests import fill_requests
 from datalens_service.models.released import join_parts, select_part
 
-Floats = NDArray[np.float32]
-Tensors = dict[str, Floats]
+Tensors = dict[str, Floats32]
 
 STARTS: Final = {"gaussian": gaussian.draw, "mixture": mixture.draw}
 """Models that samples are drawn from."""
@@ -36,7 +35,7 @@ def pack(start: Tensors, classifier: Tensors) -> Tensors:
 
 def propose(
     start: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
-) -> Floats:
+) -> Floats32:
     """Draw augmented samples (n, d) in [0, 1] of classes `labels`, not relabelled yet.
 
     Args:
@@ -54,7 +53,7 @@ def propose(
 
 def _draw_scaled(
     start: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
-) -> Floats:
+) -> Floats32:
     """Draw samples (n, d), each at one of a few scales, chosen at random."""
     scales = np.unique(np.linspace(settings.get("least_spread", settings["spread"]), settings["spread"], _SCALES))
     images = np.empty((len(labels), schema.dimensions), dtype=np.float32)
@@ -68,7 +67,7 @@ def _draw_scaled(
 
 def draw(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
-) -> Floats:
+) -> Floats32:
     """Draw samples (n, d) in [0, 1] that the classifier gives the requested labels."""
     classifier = unpack_classifier(tensors, schema)
     propose_of = partial(propose, select_part(tensors, _BASE), settings, schema, rng=rng)

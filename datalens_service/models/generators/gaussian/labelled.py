@@ -8,16 +8,15 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from datalens_service.base.arrays import Floats32
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.generators.augmentation import augment_texture
 from datalens_service.models.generators.gaussian import gaussian
 from datalens_service.models.released import join_parts, select_part
 
-Floats = NDArray[np.float32]
-Tensors = dict[str, Floats]
+Tensors = dict[str, Floats32]
 
 _START: Final = "start."
 _CLASSIFIER: Final = "classifier."
@@ -34,7 +33,7 @@ def pack(start: Tensors, classifier: Tensors) -> Tensors:
 
 def draw(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
-) -> Floats:
+) -> Floats32:
     """Draw samples (n, d) of the Gaussians of `labels`, some with another contrast, some with a texture.
 
     Args:
@@ -47,7 +46,7 @@ def draw(
 
 def label_softly(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, images: Images, labels: Labels, trust: float = _TRUST
-) -> Floats:
+) -> Floats32:
     """Return the classifier's tempered probabilities, with the rest for the class an image was drawn for, (n, classes).
 
     Args:

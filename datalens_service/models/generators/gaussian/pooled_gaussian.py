@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from datalens_service.base.arrays import Floats
 
 _BAND: Final = 8
 """Neighbouring frequencies whose strength is estimated together, over all classes."""

@@ -8,9 +8,8 @@ import math
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from datalens_service.base.arrays import Floats
 
 _TINY: Final = np.finfo(float).tiny
 

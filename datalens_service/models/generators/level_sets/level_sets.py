@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
+from datalens_service.base.arrays import Floats
 from datalens_service.data.dataset import Images, Schema
 from datalens_service.models.exact_products import exact_products, on_grid
 from datalens_service.models.generators.dct import dct_basis
@@ -30,7 +31,6 @@ from datalens_service.models.generators.level_sets.outlines import (
     signed_distances,
 )
 
-Floats = NDArray[np.float64]
 Content = Literal["drawings", "objects"]
 
 # Farther from the outline than this, distance is no matter.

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import affine_transform, distance_transform_edt
 
-Floats = NDArray[np.float64]
+from datalens_service.base.arrays import Floats
 
 SIDE: Final = 28.0
 """Lengths are counted in twenty-eighths of an image's side."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import label
 
+from datalens_service.base.arrays import Floats32
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.generators.level_sets import shapes
@@ -46,8 +47,7 @@ def _count(ink: NDArray[np.bool_]) -> tuple[int, int]:
     return int(label(ink, _TOUCHING)[1]), int(label(ground)[1]) - 1
 
 
-Floats = NDArray[np.float32]
-Tensors = dict[str, Floats]
+Tensors = dict[str, Floats32]
 
 _START: Final = "start."
 _CLASSIFIER: Final = "classifier."
@@ -68,18 +68,18 @@ class Proposals:
         predicted: (n,) classes.
     """
 
-    images: Floats
+    images: Floats32
     errors: NDArray[np.float64]
-    features: Floats
+    features: Floats32
     predicted: Labels
 
-    def scores(self, weights: Floats) -> NDArray[np.float64]:
+    def scores(self, weights: Floats32) -> NDArray[np.float64]:
         """Score samples (n,) as those of their predicted classes, with weights (classes, q)."""
         tilt = np.einsum("ij,ij->i", self.features, weights[self.predicted])
         return np.asarray(tilt - np.log(self.errors + _LEAST_ERROR))
 
 
-def describe(features: Floats, images: Images, level: float) -> Floats:
+def describe(features: Floats32, images: Images, level: float) -> Floats32:
     """Return the numbers that a tilt sees, at most 1 long: features, and topology with as much weight, (n, q + 6).
 
     Args:
@@ -90,7 +90,7 @@ def describe(features: Floats, images: Images, level: float) -> Floats:
     return np.concatenate([features / np.float32(2**0.5), topology(images, level) / 2], axis=1)
 
 
-def pack(start: Tensors, classifier: Tensors, weights: Floats, levels: Floats) -> Tensors:
+def pack(start: Tensors, classifier: Tensors, weights: Floats32, levels: Floats32) -> Tensors:
     """Join the tensors of both released models, by prefixed names, with the tilt (classes, q) and levels (classes,)."""
     named = join_parts({_START: start, _CLASSIFIER: classifier})
     return named | {"tilt": weights.astype(np.float32), "levels": levels.astype(np.float32)}
@@ -113,7 +113,7 @@ def propose(
 
 def draw(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
-) -> Floats:
+) -> Floats32:
     """Draw samples (n, d) in proportion to their weights, each for a request of the class that the classifier sees.
 
     Args:
@@ -136,7 +136,7 @@ def draw(
 
 def draw_proposals(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
-) -> Floats:
+) -> Floats32:
     """Draw samples of shapes of the requested classes, none rejected; arguments and result as of `draw`."""
     codec, start = LevelSets(schema, settings["start"]["content"]), select_part(tensors, _START)
     return codec.decode(shapes.draw_vectors(codec, start, settings["start"]["spread"], labels, rng))

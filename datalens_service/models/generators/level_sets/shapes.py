@@ -9,11 +9,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from datalens_service.base.arrays import Floats32
 from datalens_service.data.dataset import Labels, Schema
 from datalens_service.models.generators.level_sets.level_sets import LevelSets
 
-Floats = NDArray[np.float32]
-Tensors = dict[str, Floats]
+Tensors = dict[str, Floats32]
 
 # Samples of each class, to find out how well they come back.
 _TRIED: Final = 200
@@ -23,7 +23,7 @@ _ROUNDS: Final = 48
 
 def draw(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
-) -> Floats:
+) -> Floats32:
     """Draw accepted images (n, d) in [0, 1].
 
     Args:
@@ -41,7 +41,7 @@ def draw(
     return images
 
 
-def tolerances(tensors: Tensors, settings: dict[str, Any], schema: Schema, accepted: float, seed: int) -> Floats:
+def tolerances(tensors: Tensors, settings: dict[str, Any], schema: Schema, accepted: float, seed: int) -> Floats32:
     """Return errors (classes,) that `accepted`, a share in (0, 1], of the samples of a class stays below."""
     if accepted == 1:
         return np.full(schema.num_classes, np.inf, dtype=np.float32)
@@ -66,7 +66,7 @@ def draw_vectors(
 
 def propose(
     codec: LevelSets, tensors: Tensors, spread: float, labels: Labels, rng: np.random.Generator
-) -> tuple[Floats, NDArray[np.float64]]:
+) -> tuple[Floats32, NDArray[np.float64]]:
     """Draw images, accepted or not.
 
     Returns:

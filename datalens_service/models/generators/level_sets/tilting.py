@@ -9,10 +9,9 @@ Rejection Sampling", with a trained ratio). Means are noisy, so w is penalised.
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-Floats = NDArray[np.float64]
+from datalens_service.base.arrays import Floats
 
 # Penalty of weights: the least, which keeps them from following samples one by one, and that of the noise, as a
 # multiple of its variance. Chosen on 50,000 training images of MNIST at ε = 1, where both are about equal.
