@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from datalens_service.base.arrays import Floats
+from datalens_service.base.arrays import Floats, Tensors
 from datalens_service.data.dataset import Labels, Schema
 from datalens_service.models.generators.edges import sharpen
 from datalens_service.models.generators.requests import fill_requests
-
-Tensors = dict[str, NDArray[np.float32]]
 
 
 def draw(
