@@ -1,6 +1,7 @@
 """Databases for tests: an SQLite file always, a private PostgreSQL cluster where its binaries are installed."""
 
 import functools
+import gc
 import os
 import shutil
 import tempfile
@@ -194,6 +195,21 @@ def local(sqlite_database: Database, tmp_path: Path) -> Iterator[Deployment]:
     deployment = Deployment(sqlite_database, tmp_path)
     yield deployment
     deployment.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """What is imported and collected stays: looking for garbage in it takes a tenth of all time, a third at first."""
+    gc.disable()
+    collected = yield
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+    return collected
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -10,6 +10,7 @@ from datalens_service.api.schemas.access import QuotasRead
 from datalens_service.base.clock import to_second
 from datalens_service.base.copies import copied
 from datalens_service.base.fields import Integer, Strict
+from datalens_service.client.models import DueInfo
 from datalens_service.services.due import Due
 from datalens_service.store.access.quotas import Quotas
 from datalens_service.store.access.retention import LONGEST, SHORTEST_JOURNAL, Retention
@@ -48,14 +49,8 @@ class RetentionRead(BaseModel):
     effective: RetentionDays
 
 
-class DueRead(BaseModel):
+class DueRead(DueInfo):
     """Something that retention removes."""
-
-    kind: str = Field(description="`datasets`, `results`, `uploads`, `events`, `deliveries` or `journal`.")
-    object_id: str | None = Field(description="Its id; null of lines, which go together.")
-    count: int = Field(description="How many lines are old enough; 1 of everything else.")
-    at: datetime = Field(description="When it goes; of lines, when the oldest one does.")
-    waits_for: str | None = Field(description="A job that has not ended and reads it; it goes once that has.")
 
 
 class DueList(BaseModel):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -12,6 +11,7 @@ from datalens_service.api.addresses import Link
 from datalens_service.base.copies import copied
 from datalens_service.base.errors import InvalidInput
 from datalens_service.base.fields import Integer, Strict
+from datalens_service.client.models import ClassifierInfo, PredictionInfo
 from datalens_service.data.dataset import Images
 from datalens_service.services.predictions import MOST_IMAGES, Predicted
 from datalens_service.store.jobs.released_models import StoredModel
@@ -20,14 +20,9 @@ Grey = Annotated[Integer, Field(ge=0, le=255)]
 Pixel = Grey | Annotated[list[Grey], Field(min_length=1, max_length=4)]
 
 
-class ClassifierRead(BaseModel):
+class ClassifierRead(ClassifierInfo):
     """A classifier: gives each image a probability for each class, free of further cost."""
 
-    id: str
-    name: str
-    job_id: str = Field(description="The job that made it.")
-    card: dict[str, Any] | None = Field(description="Its cost and its mechanisms. Left out of lists.")
-    created_at: datetime
     links: ClassifierLinks
 
     @classmethod
@@ -88,12 +83,8 @@ def read_pixels(images: list[list[list[Pixel]]]) -> Images:
     return pixels[..., np.newaxis] if pixels.ndim == 3 else pixels
 
 
-class Prediction(BaseModel):
+class Prediction(PredictionInfo):
     """The classifier's answer for one image."""
-
-    file: str | None = Field(description="Its name in the archive; null where it has none.")
-    class_name: str = Field(description="The most probable class.")
-    probabilities: list[float] = Field(description="Probabilities in the order of `class_names`; they sum to 1.")
 
 
 class PredictionList(BaseModel):

@@ -10,6 +10,7 @@ from datalens_service.api.schemas.common import DatasetRead, NumberedPage
 from datalens_service.base.copies import copied
 from datalens_service.base.fields import PRINTABLE, Number, Strict
 from datalens_service.base.wording import spoken
+from datalens_service.client.models import UploadInfo
 from datalens_service.data.intake.sandbox.exchange import Counts
 from datalens_service.data.intake.untrusted.validation_errors import BadFile
 from datalens_service.data.notices import Notice
@@ -26,17 +27,8 @@ from datalens_service.store.ledger.account_summary import AccountSummary
 OWNER_ONLY: Final = "Private: it depends on the records. Do not pass it on."
 
 
-class UploadRead(BaseModel):
+class UploadRead(UploadInfo):
     """A file that arrives in chunks."""
-
-    id: str
-    length: int = Field(description="Bytes of the whole file.")
-    offset: int = Field(description="Bytes that have arrived; the next chunk begins here.")
-    complete: bool = Field(description="Whether a dataset can be made from it.")
-    created_at: datetime
-    expires_at: datetime = Field(
-        description="When it is removed, unless more bytes arrive or a dataset is made from it."
-    )
 
     @classmethod
     def from_upload(cls, upload: PartialUpload) -> Self:

@@ -11,6 +11,7 @@ from datalens_service.api.addresses import Link
 from datalens_service.base.copies import copied
 from datalens_service.base.fields import PRINTABLE, Integer, Moment, Strict, one_of
 from datalens_service.base.signatures import ALGORITHM, PublicKey
+from datalens_service.client.models import FileInfo, ReleaseLinkInfo, ReleaseWords
 from datalens_service.data.export.licence import LICENCES
 from datalens_service.services.dataset_declaration import Label
 from datalens_service.services.releases import REPORT, SAMPLES, Release
@@ -23,13 +24,9 @@ MOST_SECONDS = 3600
 """Longest life of a signed address."""
 
 
-class ArtifactRead(BaseModel):
+class ArtifactRead(FileInfo):
     """A file that a job made."""
 
-    name: str
-    media_type: str
-    size: int = Field(description="Size in bytes.")
-    sha256: str = Field(description="SHA-256 of its content, hexadecimal; also its ETag.")
     audience: Audience = Field(
         description="- `anyone`: it may be passed on\n- `owner`: it depends on private records; do not pass it on"
     )
@@ -112,22 +109,9 @@ class ReleaseLinks(BaseModel):
         )
 
 
-class ReleaseRead(BaseModel):
+class ReleaseRead(ReleaseWords):
     """A release in words. Every member is public, released, or typed by its owner for others."""
 
-    id: str
-    kind: str = Field(description="`generator` or `classifier`.")
-    title: str = Field(description="Public name; made of public values until `PATCH` sets one.")
-    license: str = Field(description="SPDX id of the terms for whoever gets it by a link; `other`: none was chosen.")
-    created_at: datetime
-    class_names: tuple[str, ...]
-    width: int
-    height: int
-    channels: int
-    made: str = Field(description="What it is: method, private images, public inputs, looks. Empty if imported.")
-    usefulness: str = Field(description="The verdict on figures that are public or covered by the guarantee.")
-    promise: str = Field(description="The guarantee in words. Empty if imported.")
-    guarantee: str = Field(description="The guarantee with ε and δ. Empty if imported: its cost is unknown here.")
     links: ReleaseLinks
 
     @classmethod
@@ -157,17 +141,9 @@ class ReleaseLinkCreate(Strict):
     expires_at: Moment | None = Field(default=None, description="When it ends; left out, once it is revoked.")
 
 
-class ReleaseLinkRead(BaseModel):
+class ReleaseLinkRead(ReleaseLinkInfo):
     """A stored link as its owner sees it; never its secret."""
 
-    id: str
-    release_id: str
-    partner: str
-    key_id: str = Field(description="The key that made it; the link ends when that is revoked.")
-    created_at: datetime
-    expires_at: datetime | None
-    revoked_at: datetime | None
-    ended: bool = Field(description="Whether it no longer works.")
     last_used_at: datetime | None = Field(description="When somebody last opened it, or downloaded by it.")
 
     @classmethod

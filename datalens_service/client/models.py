@@ -1,4 +1,7 @@
-"""Response bodies, as far as the client reads them. Members that a newer server adds are ignored."""
+"""Response bodies, as far as the client reads them. Members that a newer server adds are ignored.
+
+Those of the service derive from them where they have the same members.
+"""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -177,10 +180,13 @@ class UploadInfo(ResponseModel):
     """State of a resumable upload."""
 
     id: str
-    length: int
-    offset: int
-    complete: bool
-    expires_at: datetime
+    length: int = Field(description="Bytes of the whole file.")
+    offset: int = Field(description="Bytes that have arrived; the next chunk begins here.")
+    complete: bool = Field(description="Whether a dataset can be made from it.")
+    created_at: datetime
+    expires_at: datetime = Field(
+        description="When it is removed, unless more bytes arrive or a dataset is made from it."
+    )
 
 
 class BadFile(ResponseModel):
@@ -222,17 +228,17 @@ class ClassifierInfo(ResponseModel):
 
     id: str
     name: str
-    job_id: str
-    card: dict[str, Any] | None
+    job_id: str = Field(description="The job that made it.")
+    card: dict[str, Any] | None = Field(description="Its cost and its mechanisms. Left out of lists.")
     created_at: datetime
 
 
 class PredictionInfo(ResponseModel):
     """The classifier's answer for one image."""
 
-    file: str | None
-    class_name: str
-    probabilities: tuple[float, ...]
+    file: str | None = Field(description="Its name in the archive; null where it has none.")
+    class_name: str = Field(description="The most probable class.")
+    probabilities: tuple[float, ...] = Field(description="Probabilities in the order of `class_names`; they sum to 1.")
 
 
 class PredictionsInfo(ResponseModel):
@@ -257,8 +263,8 @@ class FileInfo(ResponseModel):
 
     name: str
     media_type: str
-    size: int
-    sha256: str
+    size: int = Field(description="Size in bytes.")
+    sha256: str = Field(description="SHA-256 of its content, hexadecimal; also its ETag.")
     audience: Literal["anyone", "owner"]
 
 
@@ -268,22 +274,27 @@ class FileList(ResponseModel):
     items: tuple[FileInfo, ...]
 
 
-class ReleaseInfo(ResponseModel):
-    """A release in words; nothing in it is private."""
+class ReleaseWords(ResponseModel):
+    """A release in words, without links."""
 
     id: str
-    kind: str
-    title: str
-    license: str
+    kind: str = Field(description="`generator` or `classifier`.")
+    title: str = Field(description="Public name; made of public values until `PATCH` sets one.")
+    license: str = Field(description="SPDX id of the terms for whoever gets it by a link; `other`: none was chosen.")
     created_at: datetime
     class_names: tuple[str, ...]
     width: int
     height: int
     channels: int
-    made: str
-    usefulness: str
-    promise: str
-    guarantee: str
+    made: str = Field(description="What it is: method, private images, public inputs, looks. Empty if imported.")
+    usefulness: str = Field(description="The verdict on figures that are public or covered by the guarantee.")
+    promise: str = Field(description="The guarantee in words. Empty if imported.")
+    guarantee: str = Field(description="The guarantee with ε and δ. Empty if imported: its cost is unknown here.")
+
+
+class ReleaseInfo(ReleaseWords):
+    """A release in words; nothing in it is private."""
+
     links: dict[str, str | None] = {}
 
     @property
@@ -299,11 +310,11 @@ class ReleaseLinkInfo(ResponseModel):
     id: str
     release_id: str
     partner: str
-    key_id: str
+    key_id: str = Field(description="The key that made it; the link ends when that is revoked.")
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
-    ended: bool
+    ended: bool = Field(description="Whether it no longer works.")
     last_used_at: datetime | None = None
 
 
@@ -522,11 +533,11 @@ class RetentionInfo(ResponseModel):
 class DueInfo(ResponseModel):
     """Something that retention removes. Lines go together, and have no id."""
 
-    kind: str
-    object_id: str | None
-    count: int
-    at: datetime
-    waits_for: str | None
+    kind: str = Field(description="`datasets`, `results`, `uploads`, `events`, `deliveries` or `journal`.")
+    object_id: str | None = Field(description="Its id; null of lines, which go together.")
+    count: int = Field(description="How many lines are old enough; 1 of everything else.")
+    at: datetime = Field(description="When it goes; of lines, when the oldest one does.")
+    waits_for: str | None = Field(description="A job that has not ended and reads it; it goes once that has.")
 
 
 class QuotasInfo(ResponseModel):

@@ -10,6 +10,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.methods.base import Plan
 from datalens_service.methods.facts import LEAST_EVIDENCE, Levels
 from datalens_service.methods.registered import RegisteredMethod
+from datalens_service.methods.sums.pooled_moments import PooledMoments
 from datalens_service.privacy.accounting import mu_of_ledger_units
 
 Looks = Literal["noise", "soft", "recognisable", "like photographs"]
@@ -20,6 +21,7 @@ FAIR_EVIDENCE: Final = 5 * LEAST_EVIDENCE
 _LARGEST_OUTLINED: Final = 32 * 32
 
 _BLURRED: Final = "What moves from image to image is a blur; edges, texture and rare kinds are missing"
+_SHARPENED: Final = "Edges come from a filter, in the place of a blur; details, texture and rare kinds are missing"
 _FINISHED: Final = "Edges and texture come from public images and tell nothing of private ones; rare kinds are missing"
 _SENTENCES: Final[dict[Looks, str]] = {
     "noise": "Expect noise more than pictures: with about {units}, this budget drowns most of what images of a class "
@@ -83,7 +85,8 @@ def describe_images(method: RegisteredMethod, plan: Plan, schema: Schema, *, poo
     said += [_TEXTURED] if levels is not None and levels.textured else []
     text = " ".join(said).format(units=units)
     if not pool or method.facts.public_images != "finish":
-        return text
+        sharpened = isinstance(method, PooledMoments) and method.draws_edges(schema)
+        return text.replace(_BLURRED, _SHARPENED) if sharpened else text
     return text.replace(_BLURRED, _FINISHED) if _BLURRED in text else f"{text} {_FINISHED}."
 
 

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from datalens_service.base.arrays import Tensors
 from datalens_service.base.errors import CheckpointMismatch, InvalidSpec, StateConflict
 from datalens_service.data.dataset import Labels, Schema
 from datalens_service.models.adam import AdamState, adam_step
-from datalens_service.models.generators.networks import ImageNetwork, Tensors
+from datalens_service.models.generators.networks import ImageNetwork
 
 State = dict[str, NDArray[np.generic]]
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from datalens_service.data.dataset import Schema
-from datalens_service.report.release_summary import ReleaseSummary, summarize_release
+from datalens_service.report.summary import ReleaseSummary, summarize_release
 from datalens_service.services.pricing import JobPrivacy
 from datalens_service.services.synthetic_files import USUAL_IMAGES
 from datalens_service.spec import PlanSummary

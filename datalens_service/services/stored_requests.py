@@ -1,7 +1,7 @@
 """Reads what a job stored of its request, perhaps by another version than this one.
 
 While a service is upgraded, two versions work on one database. A job of a newer format may have members that this
-version does not know, which it leaves out where it shows the job; it does not run it (`store/jobs/queue_order.py`).
+version does not know, which it leaves out where it shows the job; it does not run it (`store/jobs/leases.py`).
 """
 
 from typing import Any, TypeVar

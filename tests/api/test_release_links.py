@@ -17,7 +17,7 @@ from datalens_service.api.application import _TELEMETRY
 from datalens_service.api.deps import Services
 from datalens_service.api.security import rate_limits
 from datalens_service.base.settings import Settings
-from datalens_service.report.release_summary import summarize_release
+from datalens_service.report.summary import summarize_release
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.release_links import verify
 from datalens_service.store.access.roles import Role

@@ -61,6 +61,12 @@ def test_a_price_says_what_images_look_like_and_what_a_pool_adds() -> None:
     assert "public" not in alone
 
 
+def test_a_price_says_where_edges_come_from() -> None:
+    schema = shown(5_000, 32, 3)
+    told = [TrainingSpec(method=PooledMoments(texture=texture), epsilon=5.0).price(schema) for texture in (0.0, 1.0)]
+    assert ["filter" in price.rationale for price in told] == [True, False]
+
+
 def test_texture_looks_like_noise_and_few_records_promise_no_shapes() -> None:
     textured = PooledMoments(texture=1.0)
     assert judge_looks(textured, shown(5_000, 32, 3), limit_units(5.0, 1e-5)) == "noise"

@@ -28,7 +28,7 @@ def test_counts_that_differ_by_their_noise_alone_are_equal() -> None:
 
 def test_counts_that_stand_out_from_their_noise_are_the_shares() -> None:
     shares = estimate_shares(np.array([3_322.0, 391.0, 194.0]), 10.0)
-    np.testing.assert_allclose(shares, [0.85, 0.1, 0.05], atol=0.005)
+    assert shares == pytest.approx((0.85, 0.1, 0.05), abs=0.005)
 
 
 def test_a_class_that_noise_hides_counts_as_large_as_the_noise() -> None:

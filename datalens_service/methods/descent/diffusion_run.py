@@ -89,7 +89,7 @@ class NoisyDenoiser:
         self.start, parameters, seed = start, self._parameters, self._inputs.randomness.seed
         share = _CHOOSING if isinstance(parameters.warm_start, ScatteringGradients) else 0.0
         drawing, fitting = (tell_part(self._inputs.options.tell, *part) for part in ((0.0, share), (share, 1.0)))
-        images, labels = start.with_class_shares(None).sample(
+        images, labels = start.to_learn_from().sample(
             parameters.pretraining_samples,
             seed=seed("pretraining.samples"),
             observe=lambda drawn, asked: drawing(drawn / asked),

@@ -305,8 +305,8 @@ class LinearLayer:
             images = draw_dead_leaves(schema, parameters.samples, self._inputs.randomness.numpy("samples"))
             labels = np.empty(0, dtype=np.int64)
         else:
-            in_turn, seed = self._start.with_class_shares(None), self._inputs.randomness.seed("samples")
-            images, labels = in_turn.sample(parameters.samples, seed=seed)
+            seed = self._inputs.randomness.seed("samples")
+            images, labels = self._start.to_learn_from().sample(parameters.samples, seed=seed)
         if public is None:
             return images, labels
         some = spread_over(public, len(images))

@@ -11,11 +11,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from datalens_service.base.arrays import Tensors
 from datalens_service.base.errors import InvalidInput
 from datalens_service.data.dataset import Images, Schema
 from datalens_service.models.released import ReleasedFile, load_model, save_model
-
-Tensors = dict[str, NDArray[np.float32]]
 
 KIND = "classifier"
 _BATCH = 512

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from datalens_service.base.arrays import Floats
 from datalens_service.data.dataset import Labels
 from datalens_service.models.generators.gaussian.pooled_gaussian import shrink_bands
 
@@ -28,7 +28,7 @@ def take_turns(n: int, shares: Sequence[float]) -> Labels:
     return np.asarray(labels[order], dtype=np.int64)
 
 
-def estimate_shares(counts: NDArray[np.float64], stddev: float) -> ClassShares | None:
+def estimate_shares(counts: Floats, stddev: float) -> ClassShares | None:
     """Estimate the shares of the classes from released noisy counts; None where all look about as frequent.
 
     Differences between counts shrink by what is known of their noise. A class that looks smaller than the noise counts

@@ -87,6 +87,11 @@ class Generator:
         others = {name: value for name, value in self.settings.items() if name != "class_shares"}
         return replace(self, settings=others if shares is None else others | {"class_shares": list(shares)})
 
+    def to_learn_from(self) -> Self:
+        """Return the same model for a method that starts from it: classes in turn, and no edges for the eye."""
+        plain = {name: value for name, value in self.settings.items() if name not in ("class_shares", "edges")}
+        return replace(self, settings=plain)
+
     def _list_usual_labels(self, n: int) -> Labels:
         return take_turns(n, self.class_shares or (1.0,) * self.schema.num_classes)
 

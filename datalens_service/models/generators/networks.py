@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from datalens_service.base.arrays import Tensors
 from datalens_service.base.errors import InvalidInput
 from datalens_service.data.dataset import Labels, Schema
 from datalens_service.models.generators.dct import dct_basis
-
-Tensors = dict[str, NDArray[np.float32]]
 
 # Batch norm counts its batches; nothing that is sampled depends on the count.
 _COUNTER: Final = "num_batches_tracked"

@@ -10,7 +10,7 @@ the totals on the account's and the job's row change in the same transaction.
     a draw happens only after its charge has committed (mechanisms/base.py)
 
 Units are integers, 1e-15 of μ²; no float takes part in a decision. `held` are units by which the slack of sampled
-batches lowers the limit (docs/mechanisms/poisson_sampling.md); charging them is `blocks.py`.
+batches lowers the limit (docs/mechanisms/poisson_sampling.md); charging them is `account.py`.
 """
 
 from operator import index

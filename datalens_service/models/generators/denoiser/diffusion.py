@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from datalens_service.base.arrays import Floats32
+from datalens_service.base.arrays import Floats32, Tensors
 from datalens_service.base.errors import InvalidInput
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.models.classifiers.classifier import Classifier
@@ -23,8 +23,6 @@ from datalens_service.models.generators.gaussian import gaussian, guided, labell
 from datalens_service.models.generators.level_sets import rejection
 from datalens_service.models.generators.requests import fill_requests
 from datalens_service.models.released import join_parts, select_part
-
-Tensors = dict[str, Floats32]
 
 STARTS: Final = {
     "gaussian": gaussian.draw, "mixture": mixture.draw, "guided": guided.draw, "labelled": labelled.draw,

@@ -15,11 +15,12 @@ import numpy as np
 import torch
 from safetensors.numpy import load_file, save_file
 
+from datalens_service.base.arrays import Tensors
 from datalens_service.base.progress import Tell
 from datalens_service.data.dataset import Images, Schema
 from datalens_service.models.generators.denoiser.denoiser import Denoiser, fit_denoiser
 from datalens_service.models.generators.denoiser.denoiser_shape import DenoiserShape
-from datalens_service.models.generators.denoiser.diffusion import Start, Tensors, pack
+from datalens_service.models.generators.denoiser.diffusion import Start, pack
 
 _SHAPE: Final[dict[str, Any]] = {"width": 16, "blocks": 2, "largest_grid": 32}
 _ONE_CLASS: Final = ("any",)

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from datalens_service.base.arrays import Floats
+from datalens_service.base.arrays import Floats, Tensors
 from datalens_service.data.dataset import Labels, Schema
+from datalens_service.models.generators.edges import sharpen
 from datalens_service.models.generators.requests import fill_requests
-
-Tensors = dict[str, NDArray[np.float32]]
 
 
 def draw(
@@ -25,6 +24,7 @@ def draw(
     Where the model has a linear discriminant, a sample has the class that this discriminant sees.
 
     Args:
+        settings: `edges`, True to sharpen what was drawn.
         tensors: `basis` (d, q), `means` (classes, q), `factors` (classes or 1, q, directions); optional `deviations`
             (q,); optional `weights` (classes, q) and `biases` (classes,) of the discriminant.
     """
@@ -34,7 +34,10 @@ def draw(
     else:
         points = propose(labels)
     pixels: NDArray[np.float32] = points @ basis.T
-    return pixels.clip(0.0, 1.0, out=pixels)
+    pixels.clip(0.0, 1.0, out=pixels)
+    if not settings.get("edges", False):
+        return pixels
+    return sharpen(pixels.reshape(-1, schema.channels, schema.height, schema.width)).reshape(pixels.shape)
 
 
 def _draw_points(tensors: Tensors, labels: Labels, rng: np.random.Generator) -> NDArray[np.float32]:

@@ -11,15 +11,13 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from datalens_service.base.arrays import Floats32
+from datalens_service.base.arrays import Floats32, Tensors
 from datalens_service.data.dataset import Labels, Schema
 from datalens_service.models.classifiers.last_layer import LastLayerClassifier
 from datalens_service.models.generators.augmentation import augment_affine, augment_texture, random_affine_maps
 from datalens_service.models.generators.gaussian import gaussian, mixture
 from datalens_service.models.generators.requests import fill_requests
 from datalens_service.models.released import join_parts, select_part
-
-Tensors = dict[str, Floats32]
 
 STARTS: Final = {"gaussian": gaussian.draw, "mixture": mixture.draw}
 """Models that samples are drawn from."""

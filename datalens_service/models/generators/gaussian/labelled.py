@@ -9,14 +9,12 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from datalens_service.base.arrays import Floats32
+from datalens_service.base.arrays import Floats32, Tensors
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.generators.augmentation import augment_texture
 from datalens_service.models.generators.gaussian import gaussian
 from datalens_service.models.released import join_parts, select_part
-
-Tensors = dict[str, Floats32]
 
 _START: Final = "start."
 _CLASSIFIER: Final = "classifier."

@@ -10,11 +10,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from datalens_service.base.arrays import Floats
+from datalens_service.base.arrays import Floats, Tensors
 from datalens_service.data.dataset import Labels, Schema
 from datalens_service.models.generators.gaussian.gaussian import GaussianFit
-
-Tensors = dict[str, NDArray[np.float32]]
 
 # Centres are drawn a little closer to the mean than records lie.
 _SPREAD: Final = 0.7

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import label
 
-from datalens_service.base.arrays import Floats32
+from datalens_service.base.arrays import Floats32, Tensors
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.generators.level_sets import shapes
@@ -46,8 +46,6 @@ def _count(ink: NDArray[np.bool_]) -> tuple[int, int]:
     ground = np.pad(~ink, 1, constant_values=True)
     return int(label(ink, _TOUCHING)[1]), int(label(ground)[1]) - 1
 
-
-Tensors = dict[str, Floats32]
 
 _START: Final = "start."
 _CLASSIFIER: Final = "classifier."

@@ -9,11 +9,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from datalens_service.base.arrays import Floats32
+from datalens_service.base.arrays import Floats32, Tensors
 from datalens_service.data.dataset import Labels, Schema
 from datalens_service.models.generators.level_sets.level_sets import LevelSets
-
-Tensors = dict[str, Floats32]
 
 # Samples of each class, to find out how well they come back.
 _TRIED: Final = 200
