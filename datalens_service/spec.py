@@ -220,7 +220,9 @@ class PlanSummary(BaseModel):
     slack: int = Field(default=0, description="Charged beside the units, in 1e-18 of δ; 0 without sampled batches.")
     sampling: SamplingSummary | None = Field(default=None, description="Sampling of a plan that samples batches.")
     directions: DirectionsSummary | None = Field(default=None, description="Noisy directions of a plan that has them.")
-    unit: str | None = Field(default=None, description="Word for one privacy unit; null for a job of version 1.0.0.")
+    unit: str | None = Field(
+        default=None, description="What one privacy unit is called; null for a job of version 1.0.0."
+    )
     records_per_unit: int = Field(default=1, description="Most training images of one unit.")
     guarantee: str = Field(default="", description="Whom ε protects, against what: the sentence for people.")
     risk: str = Field(default="", description="The guarantee in right guesses whether one unit was used.")

@@ -79,10 +79,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print exactly one JSON obj
 Epsilon = Annotated[float, _of_spec("--epsilon", parser=parse_number, help="ε this job may spend.")]
 PlannedEpsilon = Annotated[
     float | None,
-    _of_spec("--epsilon", parser=parse_number, help="ε this job may spend; left out, what --accuracy needs."),
+    _of_spec("--epsilon", parser=parse_number, help="ε this job may spend; default: what --accuracy needs."),
 ]
 Delta = Annotated[
-    float | None, _of_spec("--delta", parser=parse_number, help="δ; left out, min(1e-5, n^-1.1). Must be below 1/n.")
+    float | None, _of_spec("--delta", parser=parse_number, help="δ; default: min(1e-5, n^-1.1). Must be below 1/n.")
 ]
 MethodName = Annotated[
     str | None, _of_spec("--method", help="Method, with what each releases; docs/methods.md says more.\n\n{methods}")
@@ -324,7 +324,7 @@ ColourName = Literal["grey", "rgb"]
 
 PrepareFit = Annotated[FitName | None, _of_preparation("--prepare-fit", help="resize (if left out) or crop.")]
 PrepareColour = Annotated[
-    ColourName | None, _of_preparation("--prepare-colour", help="grey or rgb; left out, rgb if one image is in colour.")
+    ColourName | None, _of_preparation("--prepare-colour", help="grey or rgb; default: rgb if one image is in colour.")
 ]
 PrepareWindow = Annotated[
     tuple[int, int] | None,

@@ -70,7 +70,7 @@ class DatasetForm(BudgetForm):
     unit: str | None = Field(
         default=None,
         pattern=NAME_PATTERN,
-        description="Word for one privacy unit if images are grouped, for example `patient`; left out, `group`.",
+        description="What one privacy unit is called if images are grouped, for example `patient`; default: `group`.",
     )
     records_per_unit: Integer | None = Field(
         default=None,

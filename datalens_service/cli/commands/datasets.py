@@ -33,7 +33,7 @@ def upload(
     delta: Annotated[
         float | None,
         typer.Option(
-            "--delta", parser=parse_number, help="δ; left out, min(1e-5, n^-1.1). Known records need the δ they have."
+            "--delta", parser=parse_number, help="δ; default: min(1e-5, n^-1.1). Known records need the δ they have."
         ),
     ] = None,
     name: Annotated[

@@ -71,7 +71,7 @@ def download(
         str | None, typer.Option("--file", metavar="NAME", help="Download one file of `datalens jobs files` instead.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="File to write; left out, named after the job.", dir_okay=False)
+        Path | None, typer.Option("--out", help="File to write; default: named after the job.", dir_okay=False)
     ] = None,
     force: options.Force = False,
     service: Service = SERVICE,
@@ -121,7 +121,7 @@ def report(
     job_id: options.JobId,
     releasable: Annotated[bool, typer.Option("--releasable", help="Leave out figures for the owner alone.")] = False,
     out: Annotated[
-        Path | None, typer.Option("--out", help="HTML file to write; left out, named after the job.", dir_okay=False)
+        Path | None, typer.Option("--out", help="HTML file to write; default: named after the job.", dir_okay=False)
     ] = None,
     force: options.Force = False,
     service: Service = SERVICE,
@@ -143,7 +143,7 @@ def evidence(
     job_id: options.JobId,
     releasable: Annotated[bool, typer.Option("--releasable", help="Leave out figures for the owner alone.")] = False,
     out: Annotated[
-        Path | None, typer.Option("--out", help="HTML file to write; left out, named after the job.", dir_okay=False)
+        Path | None, typer.Option("--out", help="HTML file to write; default: named after the job.", dir_okay=False)
     ] = None,
     force: options.Force = False,
     service: Service = SERVICE,
@@ -159,7 +159,7 @@ def evidence(
 def registry(
     job_id: options.JobId,
     out: Annotated[
-        Path | None, typer.Option("--out", help="YAML file to write; left out, named after the job.", dir_okay=False)
+        Path | None, typer.Option("--out", help="YAML file to write; default: named after the job.", dir_okay=False)
     ] = None,
     force: options.Force = False,
     service: Service = SERVICE,

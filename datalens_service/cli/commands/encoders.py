@@ -34,7 +34,7 @@ def make(
         str, typer.Option("--license", help="Licence of the weights, in words; cards state it. Example: Apache-2.0")
     ],
     out: Annotated[
-        Path | None, typer.Option("--out", help="ONNX file to write; left out, NAME.onnx.", dir_okay=False)
+        Path | None, typer.Option("--out", help="ONNX file to write; default: NAME.onnx.", dir_okay=False)
     ] = None,
     size: Annotated[
         int,

@@ -37,7 +37,7 @@ def create(
     tenant: Annotated[str, typer.Option("--tenant", help="Name or id of its tenant.")] = "default",
     days: Annotated[
         int | None,
-        typer.Option("--days", parser=build_integer_parser(1, 36_500), help="Days until it expires; left out, never."),
+        typer.Option("--days", parser=build_integer_parser(1, 36_500), help="Days until it expires; default: never."),
     ] = None,
     data_dir: options.DataDir = options.DEFAULT_DATA_DIR,
     as_json: options.AsJson = False,

@@ -47,7 +47,7 @@ def prepare(
     ] = "resize",
     colour: Annotated[
         options.ColourName | None,
-        typer.Option("--colour", "--prepare-colour", help="Channels of all images; left out, rgb if one is in colour."),
+        typer.Option("--colour", "--prepare-colour", help="Channels of all images; default: rgb if one is in colour."),
     ] = None,
     window: Annotated[
         tuple[int, int] | None,

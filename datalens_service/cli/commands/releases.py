@@ -66,7 +66,7 @@ def share(
     partner: Annotated[str, typer.Option("--partner", help="Whom it is for; only you and your colleagues see this.")],
     days: Annotated[
         int | None,
-        typer.Option("--days", parser=build_integer_parser(1, 36_500), help="Days until it ends; left out, never."),
+        typer.Option("--days", parser=build_integer_parser(1, 36_500), help="Days until it ends; default: never."),
     ] = None,
     service: Service = SERVICE,
 ) -> None:

@@ -23,7 +23,7 @@ app = typer.Typer(
 )
 
 Tenant = Annotated[
-    str | None, typer.Option("--tenant", help="Name or id of a tenant; left out, the whole installation.")
+    str | None, typer.Option("--tenant", help="Name or id of a tenant; default: the whole installation.")
 ]
 
 

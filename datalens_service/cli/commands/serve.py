@@ -42,12 +42,12 @@ def _parse_root_path(text: str) -> str:
 
 def serve(
     host: Annotated[
-        str | None, typer.Option("--host", help="Address to listen on; left out, DATALENS_HOST or 127.0.0.1.")
+        str | None, typer.Option("--host", help="Address to listen on; default: DATALENS_HOST or 127.0.0.1.")
     ] = None,
     port: Annotated[
         int | None,
         typer.Option(
-            "--port", parser=build_integer_parser(1, 65535), help="Port to listen on; left out, DATALENS_PORT or 8000."
+            "--port", parser=build_integer_parser(1, 65535), help="Port to listen on; default: DATALENS_PORT or 8000."
         ),
     ] = None,
     root_path: Annotated[
@@ -56,7 +56,7 @@ def serve(
             "--root-path",
             parser=_parse_root_path,
             metavar="PATH",
-            help="Path prefix under which a reverse proxy shows the service, for example /datalens; left out, "
+            help="Path prefix under which a reverse proxy shows the service, for example /datalens; default: "
             "DATALENS_ROOT_PATH or none.",
         ),
     ] = None,

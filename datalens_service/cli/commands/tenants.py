@@ -55,7 +55,7 @@ def remove(
     tenant: Named,
     yes: options.Yes = False,
     out: Annotated[
-        Path | None, typer.Option("--out", help="File of the receipt; left out, it is printed.", dir_okay=False)
+        Path | None, typer.Option("--out", help="File of the receipt; default: it is printed.", dir_okay=False)
     ] = None,
     force: options.Force = False,
     data_dir: options.DataDir = options.DEFAULT_DATA_DIR,
