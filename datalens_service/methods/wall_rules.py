@@ -37,8 +37,8 @@ _OF_NUMPY_RANDOM: Final = frozenset({"default_rng", "Generator", "SeedSequence",
 """Generators of a method's own: other names are those of the one that all share."""
 
 _ROOMS: Final = frozenset({
-    "base.errors", "base.fields", "base.parsing", "base.process_group", "base.progress", "base.wording", "data",
-    "mechanisms", "methods", "models", "privacy",
+    "base.arrays", "base.errors", "base.fields", "base.parsing", "base.process_group", "base.progress", "base.wording",
+    "data", "mechanisms", "methods", "models", "privacy",
 })  # fmt: skip
 """Rooms of this product that a method may import from, and modules of its base."""
 _OF_THE_DRIVER: Final = frozenset(

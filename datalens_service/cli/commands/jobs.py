@@ -18,7 +18,6 @@ from datalens_service.cli.review import accept_low_utility, confirm
 from datalens_service.cli.service import SERVICE, Service, find_dataset, find_job
 from datalens_service.cli.specs import SpecOptions, WantedSpecOptions
 from datalens_service.client import ClientError
-from datalens_service.privacy.guarantee import advise
 
 if TYPE_CHECKING:
     from datalens_service.client import Client, Job, JobHandle, PlanInfo, Target
@@ -224,6 +223,9 @@ def _say_forecast(client: Client, dataset_id: str, spec: Spec, target: Target | 
 
 
 def _show_plan(plan: PlanInfo, service: Service) -> None:
+    # It brings scipy, which help does without.
+    from datalens_service.privacy.guarantee import advise
+
     expected = describe_forecast(plan.model_dump())
     budget = plan.budget
     fits = {"fits": "yes" if plan.fits else f"no: {advise(budget.epsilon_remaining, budget.epsilon_reserved)}"}

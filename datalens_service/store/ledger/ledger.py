@@ -394,7 +394,7 @@ def append(
 def _positive(ledger_units: int) -> int:
     # A negative charge would be a refund; index() refuses floats.
     if index(ledger_units) < 1:
-        raise InvalidInput("ledger_units must be a whole number of at least 1.")
+        raise InvalidInput("A charge must be a whole number of at least 1.")
     return index(ledger_units)
 
 
