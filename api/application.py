@@ -107,7 +107,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         version=version("datalens-service"),
         lifespan=_lifespan,
         telemetry=_TELEMETRY,
-        # The framework's page loads scripts of a third party; `pages/reference.py` has ours.
+        # The framework's page loads scripts of a third party; `pages/public_pages.py` has ours.
         docs_url=None,
         redoc_url=None,
         root_path_in_servers=False,

@@ -214,6 +214,7 @@ def show(cell: Cell, pool: str | None, folder: Path) -> None:
     data = draw(cell, 0)
     generator = trained(preset("auto", data.schema, cell.epsilon), cell, data, 0, read_pool(pool))
     name = cell.name if pool is None else f"{cell.name}-{Path(pool).stem}"
+    folder.mkdir(parents=True, exist_ok=True)
     grid(generator).save(folder / f"{name}.png", optimize=True)
 
 

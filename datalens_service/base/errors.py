@@ -7,7 +7,8 @@
                     WorkerUnavailable > RankLost
                     all others
 
-Each class carries the `slug` and `title` of its RFC 9457 problem type; `api/problems/handlers.py` adds the status.
+Each class carries the `slug` and `title` of its RFC 9457 problem type; `api/problems/problem_types.py` adds the
+status and the advice.
 A `detail` says what to change and never contains a private value. It names fields and options as `⟦name⟧`
 (`wording.py`), so that each reader gets the words of the interface in front of them.
 """

@@ -1,4 +1,4 @@
-"""Privacy units of several records: groups of records, and bounds on one unit.
+"""Privacy units of several records: groups of records, and how many of them a declaration allows.
 
 By default a record is a unit. If a person may be in the data with several images, the upload names the person of
 each training image and the owner declares, in public, how many records and classes one unit may have. An upload

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class GradientChunk(NamedTuple):
-    """Private contributions: one gradient per record, of whole privacy units."""
+    """Private contributions: a gradient of each record, from which the mechanism takes the mean of each unit."""
 
     gradients: torch.Tensor
     """(records, dimensions), any float dtype. A unit whose mean is not finite, or longer than 10^19, becomes 0."""

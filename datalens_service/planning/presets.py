@@ -1,9 +1,9 @@
 """Presets: settings of a method from public values only, the shape of the images, n and ε.
 
     auto       images that look like the private ones. Small grey ones: rejection or, where the records show objects
-               and are many, diffusion; with the purpose `teach` guided, widened. Images in colour, large ones, and
-               those with too little evidence to train a classifier: fast, or, to teach, labelled_moments.
-               With that purpose and public images named: labelled_pool
+               and are many, diffusion. Images in colour, large ones, and those with too little evidence to train a
+               classifier: fast. With the purpose `teach`, small grey ones: guided, or labelled_moments where records
+               are few; others: fast, with texture. With that purpose and public images named: labelled_pool
     fast       pooled moments, or where the budget pays for it moments, or a mixture
     diffusion  images with texture: a denoiser that starts from images of rejection, or guided, and learns from records
     large      the same with a larger network, for a graphics processor

@@ -87,6 +87,19 @@ def test_no_file_names_a_document_that_is_not_in_the_repository():
     assert {name: lost for name, lost in missing.items() if lost} == {}
 
 
+def test_no_file_names_a_module_that_is_not_in_the_repository():
+    """Decisions and the changelog tell of modules as they were; `x.py` is a new one's."""
+    ends = {"/".join(name.split("/")[place:]) for name in FILES for place in range(name.count("/") + 1)}
+    missing = {}
+    for name in FILES:
+        told = name.startswith(("docs/decisions/", "CHANGELOG", "tests/extensions/", "tests/docs/"))
+        if told or not name.endswith((".py", ".md", ".j2")):
+            continue
+        named = re.findall(r"`([\w./-]+\.py)`", (ROOT / name).read_text())
+        missing[name] = {one for one in named if one not in ends and not re.search(r"(^|/)x(_pages)?\.py$", one)}
+    assert {name: lost for name, lost in missing.items() if lost} == {}
+
+
 def test_architecture_states_the_layers_that_are_checked():
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     layers = next(one["layers"] for one in contracts if one["type"] == "layers")

@@ -1,11 +1,12 @@
-"""Supervises one job process and restarts it after a crash; shared by the local supervisor and Celery.
+"""Supervises one job process and gives its job back to the queue after a crash; shared by both supervisors.
 
     claimed ──▶ start a process ──▶ it ends by itself, or pauses ───▶ done
                                     it was killed, or crashed ──┐
                                     it lost its lease: kill it ─┴──▶ its job is the queue's again
                                     (stopped, hung, cut off from the database)
 
-How often a job may be started in a row without a stored step is counted in its row (`leases.claim_next`).
+How often a job is started in a row without a stored step is counted in its row when it is claimed (`leases.claim_next`);
+`leases.lose` ends a job that was started too often.
 """
 
 import threading
