@@ -239,7 +239,7 @@ def test_what_a_terminal_cannot_show_is_replaced_and_json_loses_nothing(
     if "LC_ALL" in terminal:
         plan = start(PLAN, tmp_path, env=environment)
         assert (plan.returncode, plan.stderr) == (0, "")
-        assert "? at plan" in plan.stdout
+        assert "? planned" in plan.stdout
     name, encoding = "μä\udcff", terminal.get("PYTHONIOENCODING", "ascii")
     ended = start(("keys", "list", "--data-dir", name, "--json"), tmp_path, env=environment, encoding=encoding)
     assert ended.returncode == 4
