@@ -84,7 +84,7 @@ def test_the_archive_of_a_release_is_as_good_as_the_proof_in_it(tmp_path: Path) 
 def test_an_archive_with_a_card_under_the_name_of_the_proof_is_named(tmp_path: Path) -> None:
     path = tmp_path / "release.zip"
     path.write_bytes(zipped(privacy_json=CARD))
-    with pytest.raises(InvalidInput, match="earlier versions packed"):
+    with pytest.raises(InvalidInput, match="the card of a job"):
         verify(read_content(path))
 
 

@@ -34,6 +34,10 @@ PROPOSALS: Final = {"rejection": rejection.draw_proposals}
 
 _DENOISER, _START = "denoiser.", "start."
 _LARGEST_STDDEV: Final = 10.0
+_EARLIER_END_STDDEV: Final = 0.02
+"""The value for files of earlier versions, whose settings do not name it."""
+_EARLIER_GUIDANCE_SCALE: Final = 1.0
+"""The value for files of earlier versions, and of denoisers of public images, whose settings do not name it."""
 _TRUST_IN_LABELLER: Final = 0.5
 """Weight of the classifier in labels of a start with soft labels: chosen on CIFAR-10."""
 _ROWS: Final = 64
@@ -116,9 +120,10 @@ def _propose(
     # A denoiser that learned from images without labels knows a single class.
     known = torch.from_numpy(labels).clamp(max=schema.num_classes - 1)
     one_hot = functional.one_hot(known, schema.num_classes).to(torch.float32)
-    schedule = noise_schedule(largest, settings["end_stddev"], settings["path"])
+    schedule = noise_schedule(largest, settings.get("end_stddev", _EARLIER_END_STDDEV), settings["path"])
+    guidance_scale = settings.get("guidance_scale", _EARLIER_GUIDANCE_SCALE)
     parts = [
-        follow_path(network, images, classes, schedule, settings["guidance_scale"])
+        follow_path(network, images, classes, schedule, guidance_scale)
         for images, classes in zip(torch.split(noisy, _ROWS), torch.split(one_hot, _ROWS), strict=True)
     ]
     pixels = (torch.cat(parts).flatten(1) + 1) / 2
