@@ -18,7 +18,7 @@ NOISY = np.arange(6, dtype=np.int64)
 @pytest.fixture
 def dataset(database: Database) -> StoredDataset:
     """Seven entries: open, reserve, three charges, settle, and the reservation of a second job; guards dropped."""
-    found, lease, account = running_job(database, units=1000)
+    found, lease, account = running_job(database, ledger_units=1000)
     for step in range(3):
         account.charge(step, "votes", 100)
         account.store(step, NOISY)
