@@ -164,7 +164,8 @@ def test_a_wanted_accuracy_gets_the_least_epsilon_that_reaches_it() -> None:
     spec = planned(schema, 1.0, preset="auto").model_copy(update={"delta": 1e-6})
     wanted = ends(spec, schema)[1]
     target = find_target(spec, schema, wanted)
-    assert target.epsilon == pytest.approx(1.0, abs=0.02)
+    # A tenth of a point, to which accuracies are rounded, is a few hundredths of ε.
+    assert target.epsilon == pytest.approx(1.0, abs=0.05)
     at, below, far_below = (
         ends(spec.model_copy(update={"epsilon": epsilon}), schema)[1]
         for epsilon in (target.epsilon, target.epsilon - 0.02, target.epsilon - 0.2)
