@@ -1,10 +1,11 @@
 """The loop that gives jobs to processes: the local supervisor's and a Celery worker's.
 
     every turn    jobs of lost workers wait again
-                  a free slot, once a process can be forked, takes the job whose turn it is (`leases.claim_next`), and has it forked
+                  a free slot, once a process can be forked, takes the job whose turn it is, and has it forked
                   the next turn comes after a while, when a process has ended, or when somebody wakes the loop
 
-The database is the queue. What wakes the loop only shortens the wait: a job is never tied to a message.
+The database is the queue, and `leases.claim_next` says whose turn it is. What wakes the loop only shortens the wait: a
+job is never tied to a message.
 """
 
 import os

@@ -5,8 +5,8 @@
                                     it lost its lease: kill it ─┴──▶ its job is the queue's again
                                     (stopped, hung, cut off from the database)
 
-How often a job is started in a row without a stored step is counted in its row when it is claimed (`leases.claim_next`);
-`leases.lose` ends a job that was started too often.
+How often a job is started in a row without a stored step is counted in its row when it is claimed, by
+`leases.claim_next`; `leases.lose` ends a job that was started too often.
 """
 
 import threading
