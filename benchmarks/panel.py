@@ -24,6 +24,7 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -191,7 +192,7 @@ def trained(method: AnyMethod, cell: Cell, data: Dataset, seed: int, public: Upl
 def compare_looks(cell: Cell) -> dict[str, Any]:
     """FID, precision and recall of `auto`, of the baseline and of other real images against half of the test images.
 
-    `plain` are images of the same release without the edges that some get.
+    Of a Gaussian in colour, `edges` and `plain` are images of the same release with edges and without.
     """
     data = draw(cell, 0)
     images, _ = tested(data)
@@ -201,12 +202,13 @@ def compare_looks(cell: Cell) -> dict[str, Any]:
     generator = trained(auto, cell, data, 0)
     drawn = {
         "auto": generator.sample(half, seed=0)[0],
-        "plain": generator.to_learn_from().sample(half, seed=0)[0],
         "moments": trained(simple, cell, data, 0).sample(half, seed=0)[0],
         "real": images[half:],
     }
-    if "edges" not in generator.settings:
-        del drawn["plain"]
+    if generator.kind == "gaussian" and data.schema.channels > 1:
+        plain = generator.to_learn_from()
+        sharp = replace(plain, settings={**plain.settings, "edges": True})
+        drawn |= {"plain": plain.sample(half, seed=0)[0], "edges": sharp.sample(half, seed=0)[0]}
     found: dict[str, Any] = {"cell": cell.name, "method": auto.name}
     for name, shown in drawn.items():
         features = encoder.encode(shown)

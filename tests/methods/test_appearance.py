@@ -62,7 +62,7 @@ def test_a_price_says_what_images_look_like_and_what_a_pool_adds() -> None:
 
 
 def test_a_price_says_where_edges_come_from() -> None:
-    schema = shown(5_000, 32, 3)
+    schema = shown(5_000, 64, 3)
     told = [TrainingSpec(method=PooledMoments(texture=texture), epsilon=5.0).price(schema) for texture in (0.0, 1.0)]
     assert ["filter" in price.rationale for price in told] == [True, False]
 

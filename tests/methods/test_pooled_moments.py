@@ -56,8 +56,8 @@ def test_colours_and_large_images_come_back_in_their_size():
 
 def test_colour_images_to_look_at_have_edges_and_those_to_learn_from_have_none() -> None:
     labels = np.arange(400, dtype=np.int64) % 2
-    column = np.arange(32)[:, None] - np.where(labels, 10, 20)[:, None, None, None]
-    images = np.broadcast_to(60 + 120 / (1 + np.exp(-column / 3)), (400, 32, 32, 3))
+    column = np.arange(40)[:, None] - np.where(labels, 10, 20)[:, None, None, None]
+    images = np.broadcast_to(60 + 120 / (1 + np.exp(-column / 3)), (400, 40, 40, 3))
     look, teach = (fitted(dataset(images, labels), 20.0, texture=texture).result() for texture in (0.0, 1.0))
     assert (look.settings, teach.settings) == ({"edges": True}, {})
     shown, plain = (model.sample(40)[0].astype(float) for model in (look, look.to_learn_from()))

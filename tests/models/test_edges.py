@@ -56,7 +56,7 @@ def test_an_image_does_not_depend_on_those_beside_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("channels", "height", "width", "wanted"), [(3, 32, 64, True), (1, 64, 64, False), (3, 8, 32, False)]
+    ("channels", "height", "width", "wanted"), [(3, 48, 64, True), (1, 64, 64, False), (3, 32, 64, False)]
 )
 def test_images_in_colour_of_sizes_that_were_looked_at_get_edges(
     channels: int, height: int, width: int, wanted: bool
