@@ -36,6 +36,12 @@ def owner(client: TestClient, lab: Tenant) -> TestClient:
     return another_caller(client, KeyRequest("Ada", tenant_id=lab.id))
 
 
+@pytest.fixture(autouse=True)
+def removed_on_request(services: Services) -> None:
+    """Leave removal to `remove`: the thread of the API, which a new policy wakes, may come first."""
+    services.remover.stop()
+
+
 def remove(services: Services) -> int:
     count = removal.remove_due(services.database, services.artifacts, services.settings)
     removal.removed_files.remove_noted(services.database, services.artifacts, services.settings)
