@@ -16,7 +16,7 @@ from datalens_service.data.export.licence import LICENCES
 from datalens_service.services.dataset_declaration import Label
 from datalens_service.services.releases import REPORT, SAMPLES, Release
 from datalens_service.store.access.release_links import ReleaseLink
-from datalens_service.store.datasets.artifacts import Artifact, Audience
+from datalens_service.store.datasets.artifacts import Artifact, FileAudience
 from datalens_service.store.jobs.released_images import ImageOrigin
 from datalens_service.store.jobs.released_models import CLASSIFIER, StoredModel
 
@@ -27,7 +27,7 @@ MOST_SECONDS = 3600
 class ArtifactRead(FileInfo):
     """A file that a job made."""
 
-    audience: Audience = Field(
+    audience: FileAudience = Field(
         description="- `anyone`: it may be passed on\n- `owner`: it depends on private records; do not pass it on"
     )
     releasable: bool = Field(description="Whether `audience` is `anyone`.")

@@ -12,9 +12,9 @@ from datalens_service.base.wording import Voice, current_voice, spoken_to
 from datalens_service.data.dataset import Schema
 from datalens_service.methods import Plan
 from datalens_service.planning.expectations import Shares, compare, expect
+from datalens_service.planning.expected_results import Comparison, Expectation
 from datalens_service.planning.machine import measure_machine
 from datalens_service.planning.phases import expect_phases
-from datalens_service.planning.reached import Comparison, Expectation
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.spec import PlanSummary, TrainingSpec
 

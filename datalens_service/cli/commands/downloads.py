@@ -16,7 +16,7 @@ from datalens_service.cli.options import build_integer_parser, refuse_unused
 from datalens_service.cli.service import SERVICE, Service, find_job
 
 if TYPE_CHECKING:
-    from datalens_service.client import Audience, ClassifierFormat, Client, Format
+    from datalens_service.client import ClassifierFormat, Client, Format, ReportAudience
 
 FileFormat = Literal["npz", "parquet", "imagefolder", "webdataset", "safetensors", "onnx"]
 """Formats of synthetic images, and of a classifier."""
@@ -127,7 +127,7 @@ def report(
     service: Service = SERVICE,
 ) -> None:
     """Write the report of a succeeded job as HTML; with --json, print it."""
-    audience: Audience = "releasable" if releasable else "owner"
+    audience: ReportAudience = "releasable" if releasable else "owner"
     if service.as_json and out is None:
         with service.connect() as client:
             output.show(client.report(find_job(client, job_id), audience=audience), "", as_json=True)

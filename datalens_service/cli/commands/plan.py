@@ -136,7 +136,7 @@ def describe_time(cost: dict[str, Any]) -> dict[str, object]:
 
 
 def _list_methods(expected: dict[str, Any], compared: dict[str, Any]) -> str:
-    from datalens_service.planning.reached import tell_range
+    from datalens_service.planning.expected_results import tell_range
 
     rows = [
         (
@@ -161,7 +161,7 @@ def _list_methods(expected: dict[str, Any], compared: dict[str, Any]) -> str:
 
 
 def _format_range(expected: dict[str, Any]) -> str:
-    from datalens_service.planning.reached import tell_range
+    from datalens_service.planning.expected_results import tell_range
 
     guessed = "" if expected.get("measured", True) else " (guess)"
     return f"{tell_range(expected['accuracy_low'], expected['accuracy_high'])}{guessed}"

@@ -1,4 +1,4 @@
-"""Expectations of planned jobs, as plans state them."""
+"""What a plan states of the results of its job, and of those of other methods beside it."""
 
 import math
 
