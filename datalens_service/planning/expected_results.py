@@ -1,4 +1,4 @@
-"""What a plan states of the results of its job, and of those of other methods beside it."""
+"""The results that a plan expects of its job, and of other methods beside it."""
 
 import math
 
