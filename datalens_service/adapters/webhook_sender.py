@@ -68,6 +68,7 @@ class WebhookSender:
 
     def join(self) -> None:
         """Wait for messages that are being sent; `stopping` is set."""
+        self._freed.set()
         self._thread.join(2 * _TIMEOUT_SECONDS)
 
     def _run(self) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 
@@ -43,9 +44,15 @@ SIDE = 8
 
 
 @functools.cache
+def application() -> FastAPI:
+    """One that is never asked: for reading its routes and its description."""
+    return create_app(Settings(data_dir=Path("never-opened")))
+
+
+@functools.cache
 def description() -> dict[str, Any]:
-    """The description of the API, which takes a second to make: for reading only."""
-    return create_app(Settings(data_dir=Path("never-opened"))).openapi()
+    """The description of the API, which takes seconds to make, so no module makes it where it is imported."""
+    return application().openapi()
 
 
 def bearer(client: Any, requested: KeyRequest | str = "test") -> dict[str, str]:

@@ -3,23 +3,20 @@
 No operation and no page ignores a query parameter: what it does not take is refused, with what was meant.
 """
 
+import functools
 import json
 import re
 import shlex
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from api_builders import description, routes
+from api_builders import application, description, routes
 from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 
 from datalens_service.adapters.openid_provider import CALLBACK
 from datalens_service.api import released_jobs
 from datalens_service.api.http.strictness import list_parameters
-from datalens_service.api.main import create_app
-from datalens_service.base.settings import Settings
 
 HEADERS = {"Tus-Resumable": "1.0.0", "Upload-Offset": "0"}
 
@@ -33,15 +30,15 @@ class Operation(NamedTuple):
     optional: bool
 
 
-def operations() -> Iterator[Operation]:
+@functools.cache
+def operations() -> list[Operation]:
+    found = []
     for path, methods in description()["paths"].items():
         for method, operation in methods.items():
             body = operation.get("requestBody")
             if body is not None:
-                yield Operation(method, path, tuple(body["content"]), not body.get("required", False))
-
-
-OPERATIONS = list(operations())
+                found.append(Operation(method, path, tuple(body["content"]), not body.get("required", False)))
+    return found
 
 
 @pytest.fixture
@@ -87,16 +84,16 @@ NO_OBJECT, NO_JSON = "The body is JSON, but no object.", "The body is not valid 
 def test_bodies_that_cannot_be_read(
     anything_is_there: TestClient, content: bytes, media: str | None, came: str
 ) -> None:
-    assert len(OPERATIONS) >= 15
+    assert len(operations()) >= 15
     kind = media.partition(";")[0] if media in (JSON, FORM) else None
-    for operation in OPERATIONS:
+    for operation in operations():
         # What may be left out may be empty.
         if (kind is None or kind in operation.media) and (content or not operation.optional):
             assert refused(anything_is_there, operation, content, media).startswith(f"{came} This operation takes ")
 
 
 def test_examples_are_what_curl_would_send(anything_is_there: TestClient) -> None:
-    for operation in OPERATIONS:
+    for operation in operations():
         detail = refused(anything_is_there, operation, b"x-ray", "text/plain")
         for options in re.findall(r"curl: (.*?)\)(?:,|\.$)", detail):
             words = shlex.split(options)
@@ -105,7 +102,7 @@ def test_examples_are_what_curl_would_send(anything_is_there: TestClient) -> Non
                 assert isinstance(json.loads(words[1]), dict)
 
 
-ROUTES = list(routes(create_app(Settings(data_dir=Path("never-opened")))))
+ROUTES = list(routes(application()))
 STRICT = [route for route in ROUTES if route.path != CALLBACK]
 
 

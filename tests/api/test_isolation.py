@@ -1,7 +1,7 @@
 """Tenants do not see each other, and roles reach as far as they should: for every operation of the description."""
 
+import functools
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +23,19 @@ ABSENT = "x" * 32
 SPEC = {"method": {"name": "moments"}, "epsilon": 1}
 
 
-def described() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    for path, methods in description()["paths"].items():
-        for method, operation in methods.items():
-            if operation.get("security"):
-                yield method, path, operation
+@functools.cache
+def operations() -> dict[str, tuple[str, str, dict[str, Any]]]:
+    """Of each that asks for a key: its HTTP method, its path, and its description."""
+    return {
+        operation["operationId"]: (method, path, operation)
+        for path, methods in description()["paths"].items()
+        for method, operation in methods.items()
+        if operation.get("security")
+    }
 
 
-OPERATIONS = {operation["operationId"]: (method, path, operation) for method, path, operation in described()}
-NAMED = {name: found for name, found in OPERATIONS.items() if "{" in found[1]}
+def operations_on_objects() -> dict[str, tuple[str, str, dict[str, Any]]]:
+    return {name: found for name, found in operations().items() if "{" in found[1]}
 
 
 def given(operation: dict[str, Any]) -> dict[str, Any]:
@@ -48,7 +52,7 @@ def given(operation: dict[str, Any]) -> dict[str, Any]:
 
 
 def call(client: TestClient, name: str, ids: dict[str, str], params: dict[str, str] | None = None) -> Any:
-    method, path, operation = OPERATIONS[name]
+    method, path, operation = operations()[name]
     return client.request(method, path.format_map({**WITHIN, **ids}), params=params, **given(operation))
 
 
@@ -66,16 +70,19 @@ def stranger(services: Services, client: TestClient) -> TestClient:
 
 
 def test_every_operation_has_a_rule_and_every_object_an_owner() -> None:
-    assert set(OPERATIONS) <= set(RULES), "name scope and audit of the new operation in api/security/permissions.py"
+    assert set(operations()) <= set(RULES), "name scope and audit of the new operation in api/security/permissions.py"
     parameters = {
-        one["name"] for _, _, operation in NAMED.values() for one in operation["parameters"] if one["in"] == "path"
+        one["name"]
+        for _, _, operation in operations_on_objects().values()
+        for one in operation["parameters"]
+        if one["in"] == "path"
     }
     assert parameters == set(tenants.OWNED) | set(WITHIN), "say in store/schema/tables.py and tenants.py whose it is"
 
 
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer dlk_wrong"}])
 def test_every_operation_needs_a_key(client: TestClient, headers: dict[str, str]) -> None:
-    for number, name in enumerate(OPERATIONS):
+    for number, name in enumerate(operations()):
         # From one address, so many wrong keys would be held up.
         address = (f"192.0.2.{number}", 5000)
         nobody = TestClient(client.app, base_url="http://service", headers=headers, client=address)
@@ -84,12 +91,12 @@ def test_every_operation_needs_a_key(client: TestClient, headers: dict[str, str]
 
 
 def test_an_object_of_another_tenant_does_not_exist(stranger: TestClient, house: dict[str, str]) -> None:
-    for name in NAMED:
+    for name in operations_on_objects():
         foreign = call(stranger, name, house)
         absent = call(stranger, name, dict.fromkeys(house, ABSENT))
         expected = 403 if RULES[name].cross_tenant else 404
         assert (foreign.status_code, absent.status_code) == (expected, expected), name
-        if NAMED[name][0] == "head":
+        if operations_on_objects()[name][0] == "head":
             continue
         shown, expected = foreign.json(), absent.json()
         assert shown.pop("instance") != expected.pop("instance")
@@ -97,7 +104,7 @@ def test_an_object_of_another_tenant_does_not_exist(stranger: TestClient, house:
 
 
 def test_lists_and_counts_hold_nothing_of_another_tenant(stranger: TestClient, house: dict[str, str]) -> None:
-    listing = [name for name in OPERATIONS if name not in NAMED and OPERATIONS[name][0] == "get"]
+    listing = [name for name in operations() if name not in operations_on_objects() and operations()[name][0] == "get"]
     assert len(listing) >= 7
     for name in listing:
         reply = call(stranger, name, {}, params={"pixel_hash": "0" * 64} if name == "listReleasedImages" else None)
@@ -194,7 +201,7 @@ def test_tenants_do_not_meet_in_an_idempotency_key(stranger: TestClient, client:
 def test_a_role_reaches_its_operations_and_no_others(client: TestClient, house: dict[str, str]) -> None:
     for role in [Role.OPERATOR, Role.CONSUMER]:
         narrow = another_caller(client, KeyRequest("narrow", role=role))
-        for name in OPERATIONS:
+        for name in operations():
             refused = call(narrow, name, dict.fromkeys(house, ABSENT)).status_code == 403
             assert refused == (RULES[name].scope not in SCOPES[role]), name
 
@@ -230,7 +237,7 @@ def test_a_key_can_be_narrowed_below_its_role(client: TestClient, house: dict[st
 
 
 def test_the_description_names_the_scope_of_every_operation() -> None:
-    for name, (_, _, operation) in OPERATIONS.items():
+    for name, (_, _, operation) in operations().items():
         assert operation["x-scope"] == RULES[name].scope
         assert {"401", "403", "429"} <= operation["responses"].keys()
         assert json.dumps(operation["responses"]["429"]).count("Retry-After")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_builders import description, routes
+from api_builders import application, description, routes
 from sqlalchemy import Engine, event
 from starlette.testclient import TestClient
 
@@ -35,7 +35,7 @@ def address(path: str) -> str:
     return f"{path}?limit={MAXIMUM_PAGE}" if "limit" in names else path
 
 
-LISTS = {route.path for route in routes(create_app()) if "GET" in route.methods and "{" not in route.path}
+LISTS = {route.path for route in routes(application()) if "GET" in route.methods and "{" not in route.path}
 PATHS = sorted({*LISTS, *OF_ONE} - NO_PAGES)
 
 

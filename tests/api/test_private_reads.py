@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from api_builders import CONFIRMED, claimed, found_by_attacks, npz, one_of_everything, routes
 from starlette.testclient import TestClient
-from test_isolation import OPERATIONS, call
+from test_isolation import call, operations
 
 from datalens_service.api.deps import Services
 from datalens_service.api.security.permissions import RULES, find_rule
@@ -99,7 +99,7 @@ def pages(client: TestClient) -> dict[str, tuple[str, str]]:
 
 def asked(client: TestClient, name: str, path: str, method: str, ids: dict[str, str]) -> str:
     """The text of the answer, where it is one."""
-    if name in OPERATIONS:
+    if name in operations():
         return str(call(client, name, ids).text)
     ids = {**dict.fromkeys(("slug", "granted", "name"), "none"), **ids}
     return str(client.request(method, path.format_map(ids)).text)
@@ -108,8 +108,8 @@ def asked(client: TestClient, name: str, path: str, method: str, ids: dict[str, 
 def reading(client: TestClient, house: House, owner_artifact: str) -> set[str]:
     """Operations with which this caller reads private records, or sees what depends on them."""
     found = set()
-    operations = {**{name: one[:2] for name, one in OPERATIONS.items()}, **pages(client)}
-    for name, (method, path) in sorted(operations.items(), key=lambda one: METHODS.index(one[1][0])):
+    asked_for = {**{name: one[:2] for name, one in operations().items()}, **pages(client)}
+    for name, (method, path) in sorted(asked_for.items(), key=lambda one: METHODS.index(one[1][0])):
         # The way out would end the session of the pages.
         if name == "sign_out":
             continue
@@ -165,7 +165,7 @@ def test_a_page_that_embeds_a_private_address_is_registered(
     client: TestClient, services: Services, house: House
 ) -> None:
     addresses = [
-        OPERATIONS[name][1].format_map({**house.ids, "name": "report.json"})
+        operations()[name][1].format_map({**house.ids, "name": "report.json"})
         for name in ("getDatasetValidation", "getDatasetPreview", "getAuditPicture")
     ]
     visitor = browser(client, services, Role.OWNER)
@@ -207,7 +207,7 @@ def test_links_between_uploads_are_shown_where_the_registry_says(
     about = {
         name
         for name in reading(browser(client, services, Role.OWNER), linked, "report.json")
-        if "{dataset_id}" in (OPERATIONS.get(name) or pages(client)[name])[1]
+        if "{dataset_id}" in (operations().get(name) or pages(client)[name])[1]
     }
     assert {"getDatasetPrivacy", "showDataset"} <= about
     assert all("recognising records that come again" in RULES[name].shows for name in about)

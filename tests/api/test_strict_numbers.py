@@ -3,21 +3,18 @@
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from api_builders import NUM_RECORDS, description, routes, send_images, training
+from api_builders import NUM_RECORDS, application, description, routes, send_images, training
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.testclient import TestClient
 
 from datalens_service.api.deps import Services
 from datalens_service.api.http.strictness import StrictRoute
-from datalens_service.api.main import create_app
 from datalens_service.api.pages.views.planning import read_form
 from datalens_service.api.schemas.datasets import DatasetRequest
 from datalens_service.base.errors import InvalidSpec
-from datalens_service.base.settings import Settings
 from datalens_service.data.privacy_units import UnitDeclaration
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.services.dataset_declaration import DatasetForm
@@ -35,10 +32,6 @@ def placed(dataset_id: str, member: str, value: Any) -> dict[str, Any]:
         inner = inner[group]
     inner[name] = value
     return body
-
-
-def app() -> Any:
-    return create_app(Settings(data_dir=Path("never-opened")))
 
 
 def test_one_point_zero_is_no_integer(client: TestClient, dataset_id: str) -> None:
@@ -120,7 +113,7 @@ def test_every_operation_refuses_equal_members(client: TestClient) -> None:
 
 
 def test_every_route_with_a_body_reads_it_strictly() -> None:
-    reading = [route for route in routes(app()) if route.body_field is not None]
+    reading = [route for route in routes(application()) if route.body_field is not None]
     assert len(reading) >= 8
     assert [route.path for route in reading if not isinstance(route, StrictRoute)] == []
 
@@ -128,7 +121,9 @@ def test_every_route_with_a_body_reads_it_strictly() -> None:
 def models() -> Iterator[type[BaseModel]]:
     """Every model that a client fills in."""
     waiting: list[Any] = [DatasetForm, DatasetRequest, UnitDeclaration]
-    waiting += [route.body_field.field_info.annotation for route in routes(app()) if route.body_field is not None]
+    waiting += [
+        route.body_field.field_info.annotation for route in routes(application()) if route.body_field is not None
+    ]
     seen: set[type[BaseModel]] = set()
     while waiting:
         candidate = waiting.pop()

@@ -3,6 +3,7 @@
 import ipaddress
 import random
 import socket
+import threading
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ from starlette.testclient import TestClient
 from test_webhooks import Receiver, deliveries
 
 from datalens_service.adapters import webhook_sender
-from datalens_service.adapters.webhook_sender import is_public_address, may_be_public
+from datalens_service.adapters.webhook_sender import WebhookSender, is_public_address, may_be_public
 from datalens_service.api.main import create_app
 from datalens_service.base.settings import Settings
 from datalens_service.store.access import tenants, webhooks
@@ -65,6 +66,19 @@ def test_an_address_that_wraps_another_is_not_public(inner: str) -> None:
 @pytest.mark.parametrize("name", ["example.org", "a-b.c_d.example.org.", "xn--bcher-kva.example.org", "1.2.3.4.com"])
 def test_names_that_may_be_resolved_are_kept(name: str) -> None:
     assert may_be_public(name)
+
+
+def test_a_sender_with_nothing_to_send_stops_at_once(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, it stopped when it would have looked for messages again."""
+    monkeypatch.setattr(webhook_sender, "_POLL_SECONDS", 600.0)
+    stopping = threading.Event()
+    sender = WebhookSender(sqlite_database, Settings(data_dir=tmp_path), stopping)
+    sender.start()
+    stopping.set()
+    sender.join()
+    assert not sender._thread.is_alive()
 
 
 def test_a_running_service_sends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
