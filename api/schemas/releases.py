@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, Field, StringConstraints
 
 from datalens_service.api.addresses import Link
-from datalens_service.base.copies import copied
-from datalens_service.base.fields import PRINTABLE, Integer, Moment, Strict, one_of
+from datalens_service.base.fields import PRINTABLE, Integer, Moment, Strict, copied, one_of
 from datalens_service.base.signatures import ALGORITHM, PublicKey
 from datalens_service.client.models import FileInfo, ReleaseLinkInfo, ReleaseWords
 from datalens_service.data.export.licence import LICENCES

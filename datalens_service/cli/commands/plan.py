@@ -235,8 +235,7 @@ def _price_plan(spec_options: SpecOptions, schema: Schema, accuracy: float | Non
 def build_forecast(spec: TrainingSpec, schema: Schema, shares: tuple[float, ...] | None) -> ForecastPlan:
     """Price a job of this machine, with what is expected of it."""
     from datalens_service.planning.expectations import compare, expect
-    from datalens_service.planning.machine import measure_machine
-    from datalens_service.planning.phases import expect_phases
+    from datalens_service.planning.phases import expect_phases, measure_machine
     from datalens_service.planning.target import ForecastPlan
 
     expected, compared = (ask(spec, schema, measure_machine(), shares) for ask in (expect, compare))

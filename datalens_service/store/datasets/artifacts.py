@@ -21,8 +21,8 @@ from sqlalchemy import ColumnElement, bindparam, delete, select
 from sqlalchemy.orm import Session
 
 from datalens_service.base.clock import to_minute
-from datalens_service.base.copies import copied
 from datalens_service.base.errors import InvalidInput, NotFound
+from datalens_service.base.fields import copied
 from datalens_service.store import removals
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock

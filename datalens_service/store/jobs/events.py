@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from datalens_service.base.audience import Public, public_part
 from datalens_service.base.clock import to_minute, to_second
-from datalens_service.base.copies import copied
+from datalens_service.base.fields import copied
 from datalens_service.base.progress import Phase
 from datalens_service.store.access import webhooks
 from datalens_service.store.database import Database
