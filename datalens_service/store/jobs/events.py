@@ -29,8 +29,6 @@ _ADD_EVENT = insert(cast(Table, JobEventRow.__table__))
 
 
 class EventType(StrEnum):
-    """The kinds of events."""
-
     CREATED = "job.created"
     """Accepted, its budget reserved."""
     STARTED = "job.started"

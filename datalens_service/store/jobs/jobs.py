@@ -240,7 +240,6 @@ def create(
 
 
 def get(database: Database, job_id: str) -> Job:
-    """Return the job with this id."""
     with database.connection() as connection:
         row = connection.execute(_BY_ID, {"job_id": job_id}).one_or_none()
     if row is None:
