@@ -27,7 +27,7 @@ from datalens_service.base.signatures import PublicKey
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.ledger_check import LedgerCheck
 from datalens_service.services.predictions import Predictions
-from datalens_service.services.prices import Prices
+from datalens_service.services.pricing import Prices
 from datalens_service.services.removal import Remover
 from datalens_service.services.synthetic_files import SyntheticFiles
 from datalens_service.services.validation_queue import Validator

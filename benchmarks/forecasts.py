@@ -39,8 +39,8 @@ from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.generators.generator import Generator
 from datalens_service.planning.forecast import facts_of_row, forecast, list_usable
 from datalens_service.planning.job_names import choose
-from datalens_service.planning.machine import measure_machine
 from datalens_service.planning.measured import TABLE, Measured, read_rows
+from datalens_service.planning.phases import measure_machine
 from datalens_service.planning.presets import build_baseline
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.spec import TrainingSpec

@@ -10,9 +10,6 @@ its votes.
 
 `--held-out` is for choosing settings: 50,000 training images, judged by the other 10,000; no test image is read.
 
-`--models FOLDER` keeps the generators, by their specification, and takes those that are in the folder instead of
-training again, to draw another number of images, or to train longer on them. Seconds are those of the first training.
-
 For the samples of its first seed the row also has their fidelity by the fixed extractor of the set
 (`benchmarks.fidelity`): FID, KID, Inception score, precision, recall; and FID and KID of some of them under the random
 convolutions of reports. Lines of other seeds (`--first-seed 1`) are pooled by the table with the first of the same job.
@@ -36,7 +33,6 @@ from torch import nn
 from benchmarks.environment import dataset, provenance, without_test_images
 from benchmarks.fidelity import Fidelity
 from benchmarks.grids import write
-from benchmarks.kept_models import KeptModels
 from benchmarks.kept_results import print_result
 from benchmarks.rows import ROWS, Row
 from datalens_service.data.dataset import Dataset, Images
@@ -72,8 +68,8 @@ def measured(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]
     seconds: list[float] = []
     for seed in seeds(options):
         selection = chosen.options(options.epsilon, options.delta, seed, tuple(options.settings))
-        generators, spent = trained(chosen, selection.build_spec(data.schema), data, options)
-        seconds += [] if spent is None else [spent]
+        generators, spent = trained(chosen, selection.build_spec(data.schema), data)
+        seconds.append(spent)
         if options.grids is not None and seed == options.first_seed:
             write(generators[chosen.title], options.grids, options.dataset, options.row, options.epsilon)
         for title, generator in generators.items():
@@ -81,8 +77,8 @@ def measured(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]
             scores.setdefault(title, []).append(trained_on(images, labels, data, seed))
             if seed == options.first_seed:
                 fidelities[title] = {"drawing_seconds": drawing_seconds} | fidelity.of(images, labels)
-    spent = statistics.mean(seconds) if len(seconds) == options.seeds else None
-    return [line(options, title, values, spent) | fidelities[title] for title, values in scores.items()]
+    mean = statistics.mean(seconds)
+    return [line(options, title, values, mean) | fidelities[title] for title, values in scores.items()]
 
 
 def drawn(generator: Generator, count: int, seed: int) -> tuple[np.ndarray, np.ndarray, float]:
@@ -92,22 +88,13 @@ def drawn(generator: Generator, count: int, seed: int) -> tuple[np.ndarray, np.n
     return images, labels, round(time.process_time() - began, 1)
 
 
-def trained(
-    chosen: Row, spec: TrainingSpec, data: Dataset, options: argparse.Namespace
-) -> tuple[dict[str, Generator], float | None]:
+def trained(chosen: Row, spec: TrainingSpec, data: Dataset) -> tuple[dict[str, Generator], float]:
     """The released generator, and the warm start if the row has one, by title; processor seconds of training."""
-    images = f"{options.dataset}-held-out" if options.held_out else options.dataset
-    kept = KeptModels(options.models, images, spec)
-    generators = kept.load([title for title in (chosen.title, chosen.start) if title])
-    if generators is not None:
-        return generators, kept.seconds()
     began = time.process_time()
     result = run(spec, data, account=UnchargedAccount())
     seconds = time.process_time() - began
     named = {chosen.title: result.generator, chosen.start: result.initial_generator if chosen.start else None}
-    generators = {title: generator for title, generator in named.items() if title and generator is not None}
-    kept.save(generators, seconds)
-    return generators, seconds
+    return {title: generator for title, generator in named.items() if title and generator is not None}, seconds
 
 
 def floor(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]:
@@ -175,7 +162,6 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=30_000)
     parser.add_argument("--held-out", action="store_true", help="judge by training images that were left out")
     parser.add_argument("--grids", type=Path, metavar="FOLDER", help="also draw the first samples of the first seed")
-    parser.add_argument("--models", type=Path, metavar="FOLDER", help="keep generators, and use those kept")
     options = parser.parse_args()
     origin = provenance()
     data = dataset(options.dataset)

@@ -16,17 +16,13 @@ import pytest
 
 from benchmarks import dpimagebench, gpu, panel, panel_page
 from benchmarks.fixed_extractor import fixed_extractor
-from benchmarks.kept_models import KeptModels
 from benchmarks.kept_results import read_rows
 from benchmarks.pooling import pool
 from benchmarks.rows import ROWS
 from benchmarks.service import Answer, Request, _send
 from benchmarks.table import BUDGETS, DATASETS, rows, take_fidelity
 from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.methods import Moments
-from datalens_service.models.generators.generator import Generator
 from datalens_service.planning import measured
-from datalens_service.spec import TrainingSpec
 from deployments.fork_servers import start_program
 from tests.data.hostile import CORPUS
 
@@ -124,19 +120,6 @@ def test_every_rival_has_figures_of_its_own_in_every_cell() -> None:
     rivals = ("g_pate", "gs_wgan", "pate_gan", "dp_gan")
     cells = {(rival, name, epsilon) for rival in rivals for name in DATASETS for epsilon in (1.0, 10.0)}
     assert cells <= {(row["row"], row["dataset"], row["epsilon"]) for row in rows() if "fid" in row}
-
-
-def test_a_generator_is_kept_for_its_own_data_and_specification(tmp_path: Path) -> None:
-    schema = Schema(channels=1, height=4, width=4, class_names=("a", "b"), num_units=9)
-    spec = TrainingSpec(method=Moments(), epsilon=1.0, delta=1e-5, seed=0)
-    first, second = (Generator("gaussian", schema, {"number": number}, {}) for number in (1, 2))
-    KeptModels(tmp_path, "mnist", spec).save({"released": first, "start": second})
-    kept = KeptModels(tmp_path, "mnist", spec).load(["released", "start"])
-    assert kept is not None
-    assert [kept[title].settings["number"] for title in ("released", "start")] == [1, 2]
-    assert KeptModels(tmp_path, "mnist-held-out", spec).load(["released"]) is None
-    assert KeptModels(tmp_path, "mnist", spec.model_copy(update={"seed": 1})).load(["released"]) is None
-    assert KeptModels(None, "mnist", spec).load(["released"]) is None
 
 
 def test_rows_name_the_extractor_that_is_kept() -> None:

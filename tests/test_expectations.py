@@ -21,8 +21,8 @@ from datalens_service.planning.advice import is_of_little_use
 from datalens_service.planning.expectations import compare, expect
 from datalens_service.planning.forecast import list_usable
 from datalens_service.planning.job_names import OFFERED, POOL
-from datalens_service.planning.machine import measure_machine
 from datalens_service.planning.measured import NAMES, read_rows
+from datalens_service.planning.phases import measure_machine
 from datalens_service.planning.presets import preset
 from datalens_service.planning.published import build_published
 from datalens_service.planning.requested_spec import RequestedSpec

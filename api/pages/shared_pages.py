@@ -110,7 +110,8 @@ def shared_file(shared: SharedDep, name: FileName, request: Request, services: S
 @router.get("/images")
 def shared_images(shared: SharedDep, selection: SelectionDep, request: Request, services: ServicesDep) -> Response:
     """Send synthetic images, as many as wanted, or more of some classes; that costs no budget."""
-    _check_draws(shared)
+    if shared.release.kind != GENERATOR:
+        raise StateConflict(f"This release is a {shared.release.kind}: it has no images.")
     shared.note("downloadByReleaseLink")
     made = services.synthetic.get(shared.job, shared.release.schema, selection)
     return images_file(request, made, shared.job.id, selection.format)
@@ -127,8 +128,3 @@ def shared_archive(shared: SharedDep, selection: SelectionDep, request: Request,
     else:
         made = services.synthetic.model_archive(job, release.license)
     return file_response(request, made.path, made.sha256, media_type="application/zip", name=f"{release.id}.zip")
-
-
-def _check_draws(shared: Shared) -> None:
-    if shared.release.kind != GENERATOR:
-        raise StateConflict(f"This release is a {shared.release.kind}: it has no images.")

@@ -36,7 +36,7 @@ router = APIRouter(
 )
 
 
-class Audience(StrEnum):
+class ReportAudience(StrEnum):
     """The readers that a report is for."""
 
     OWNER = "owner"
@@ -50,7 +50,7 @@ class ReportFormat(StrEnum):
     HTML = "html"
 
 
-_REPORT_NAMES: Final = {Audience.OWNER: "report", Audience.RELEASABLE: "report-releasable"}
+_REPORT_NAMES: Final = {ReportAudience.OWNER: "report", ReportAudience.RELEASABLE: "report-releasable"}
 
 
 @router.get(
@@ -64,12 +64,12 @@ def get_job_report(
     services: ServicesDep,
     key: Caller,
     audience: Annotated[
-        Audience,
+        ReportAudience,
         Query(
             description="- `owner`: everything, including numbers the guarantee does not cover; do not pass it on"
             "\n- `releasable`: only what may be published"
         ),
-    ] = Audience.OWNER,
+    ] = ReportAudience.OWNER,
     format: Annotated[
         ReportFormat, Query(description="- `json`: for programs\n- `html`: for people")
     ] = ReportFormat.JSON,
@@ -81,11 +81,11 @@ def get_job_report(
     A report that lacks a required field is not handed out, in neither format; `docs/privacy-report.schema.json` has
     them all.
     """
-    if audience is Audience.OWNER:
+    if audience is ReportAudience.OWNER:
         check_may_see_private(key)
     _check_complete(services, job, _REPORT_NAMES[audience])
     name = f"{_REPORT_NAMES[audience]}.{format}"
-    return stored_file(request, services, job, name, inline=True, private=audience is Audience.OWNER)
+    return stored_file(request, services, job, name, inline=True, private=audience is ReportAudience.OWNER)
 
 
 @router.get(

@@ -11,8 +11,8 @@ from datalens_service.api.http.threads import ThreadedRoute
 from datalens_service.api.openapi.document import ok
 from datalens_service.api.pages.views.rendering import page
 from datalens_service.api.problems.problem_types import PROBLEM_TYPES, ProblemType
-from datalens_service.base.copies import copied
 from datalens_service.base.errors import NotFound
+from datalens_service.base.fields import copied
 
 router = APIRouter(route_class=ThreadedRoute, prefix="/problems", tags=["problems"])
 

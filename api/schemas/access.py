@@ -6,8 +6,7 @@ from typing import Final, Self
 from pydantic import BaseModel, Field
 
 from datalens_service.api.schemas.common import NumberedPage, listed
-from datalens_service.base.copies import copied
-from datalens_service.base.fields import Integer, Moment, Strict
+from datalens_service.base.fields import Integer, Moment, Strict, copied
 from datalens_service.proof.spenders import Actor
 from datalens_service.services.dataset_declaration import Label
 from datalens_service.store.access.access_log import AuditEntry

@@ -8,8 +8,7 @@ from pydantic import BaseModel, Field
 
 from datalens_service.api.schemas.access import QuotasRead
 from datalens_service.base.clock import to_second
-from datalens_service.base.copies import copied
-from datalens_service.base.fields import Integer, Strict
+from datalens_service.base.fields import Integer, Strict, copied
 from datalens_service.client.models import DueInfo
 from datalens_service.services.due import Due
 from datalens_service.store.access.quotas import Quotas

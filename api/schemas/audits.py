@@ -11,7 +11,7 @@ from datalens_service.api.schemas.jobs import SUBMITTED_BY, JobError, ProgressRe
 from datalens_service.audits.audit import AuditResult
 from datalens_service.audits.request import AttackName, AuditRequest, InversionEffort, Target
 from datalens_service.base.clock import utc_now  # noqa: TID251 (an estimate is shown, and decides nothing)
-from datalens_service.base.copies import copied
+from datalens_service.base.fields import copied
 from datalens_service.base.wording import speak
 from datalens_service.proof.spenders import Actor
 from datalens_service.services.stored_requests import read_audit_request

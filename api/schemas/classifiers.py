@@ -8,9 +8,8 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from datalens_service.api.addresses import Link
-from datalens_service.base.copies import copied
 from datalens_service.base.errors import InvalidInput
-from datalens_service.base.fields import Integer, Strict
+from datalens_service.base.fields import Integer, Strict, copied
 from datalens_service.client.models import ClassifierInfo, PredictionInfo
 from datalens_service.data.dataset import Images
 from datalens_service.services.predictions import MOST_IMAGES, Predicted

@@ -8,17 +8,15 @@ from typing import Any, Final, Generic, Self, TypeVar
 from pydantic import BaseModel, Field
 
 from datalens_service.api.addresses import Link
-from datalens_service.base.copies import copied
-from datalens_service.base.fields import Flag, Integer, Number, Stated, Strict
+from datalens_service.base.fields import Flag, Integer, Number, Stated, Strict, copied
 from datalens_service.data.dataset import Schema
-from datalens_service.planning.reached import Comparison, Expectation
+from datalens_service.planning.expected_results import Comparison, Expectation
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.planning.target import Target, find_target
 from datalens_service.privacy.accounting import stated_mu
-from datalens_service.privacy.guarantee import account_guarantee, advise
+from datalens_service.privacy.guarantee import account_guarantee, advise_on_budget
 from datalens_service.services.dataset_declaration import IDENTIFIER
-from datalens_service.services.prices import Prices
-from datalens_service.services.pricing import PricedRequest
+from datalens_service.services.pricing import PricedRequest, Prices
 from datalens_service.spec import PlanSummary, TrainingSpec
 from datalens_service.store import paging
 from datalens_service.store.datasets.datasets import DatasetState
@@ -64,7 +62,7 @@ class BudgetRead(AccountFigures):
     @property
     def way_out(self) -> str:
         """Say what helps where it does not cover a job; a sentence of pages."""
-        advice = advise(self.epsilon_remaining, self.epsilon_reserved)
+        advice = advise_on_budget(self.epsilon_remaining, self.epsilon_reserved)
         return f"{advice[0].upper()}{advice[1:]}."
 
     @classmethod

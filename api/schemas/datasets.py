@@ -7,8 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 from pydantic_core import PydanticCustomError
 
 from datalens_service.api.schemas.common import DatasetRead, NumberedPage
-from datalens_service.base.copies import copied
-from datalens_service.base.fields import PRINTABLE, Number, Strict
+from datalens_service.base.fields import PRINTABLE, Number, Strict, copied
 from datalens_service.base.wording import spoken
 from datalens_service.client.models import UploadInfo
 from datalens_service.data.intake.sandbox.exchange import Counts

@@ -10,8 +10,7 @@ from datalens_service.api.addresses import Link
 from datalens_service.api.problems.problem_types import INTERNAL, PROBLEM_TYPES
 from datalens_service.api.schemas.common import NumberedPage, ReleaseMode, TrainingRequest, listed
 from datalens_service.base.clock import utc_now  # noqa: TID251 (an estimate is shown, and decides nothing)
-from datalens_service.base.copies import copied
-from datalens_service.base.fields import Flag, Integer, Number, Stated, Strict
+from datalens_service.base.fields import Flag, Integer, Number, Stated, Strict, copied
 from datalens_service.base.wording import speak
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.planning.requested_spec import RequestedSpec

@@ -8,15 +8,14 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, Field, StringConstraints
 
 from datalens_service.api.addresses import Link
-from datalens_service.base.copies import copied
-from datalens_service.base.fields import PRINTABLE, Integer, Moment, Strict, one_of
+from datalens_service.base.fields import PRINTABLE, Integer, Moment, Strict, copied, one_of
 from datalens_service.base.signatures import ALGORITHM, PublicKey
 from datalens_service.client.models import FileInfo, ReleaseLinkInfo, ReleaseWords
 from datalens_service.data.export.licence import LICENCES
 from datalens_service.services.dataset_declaration import Label
 from datalens_service.services.releases import REPORT, SAMPLES, Release
 from datalens_service.store.access.release_links import ReleaseLink
-from datalens_service.store.datasets.artifacts import Artifact, Audience
+from datalens_service.store.datasets.artifacts import Artifact, FileAudience
 from datalens_service.store.jobs.released_images import ImageOrigin
 from datalens_service.store.jobs.released_models import CLASSIFIER, StoredModel
 
@@ -27,7 +26,7 @@ MOST_SECONDS = 3600
 class ArtifactRead(FileInfo):
     """A file that a job made."""
 
-    audience: Audience = Field(
+    audience: FileAudience = Field(
         description="- `anyone`: it may be passed on\n- `owner`: it depends on private records; do not pass it on"
     )
     releasable: bool = Field(description="Whether `audience` is `anyone`.")

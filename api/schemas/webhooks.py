@@ -6,8 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, Field, StringConstraints
 
-from datalens_service.base.copies import copied
-from datalens_service.base.fields import Flag, Strict
+from datalens_service.base.fields import Flag, Strict, copied
 from datalens_service.base.wording import speak
 from datalens_service.store.access.webhooks import Delivery, Webhook
 from datalens_service.store.jobs.events import EventType

@@ -51,8 +51,6 @@ class Secrets:
 
 
 class OpenIdProvider:
-    """The provider of a deployment."""
-
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._lock = threading.Lock()

@@ -120,7 +120,7 @@ def observe_gradients(network: nn.Module, images: Tensor, labels: Tensor) -> Ten
 def observe_releases(mechanism: Mechanism[Any, Any], contributions: Iterator[Tensor]) -> Tensor:
     """Simulate what a mechanism would release of each unit by itself, (n, weights), with its own clip, grid and noise.
 
-    Nothing is charged, because nothing of it leaves the owner.
+    Nothing is charged and nothing is kept: only the errors of the attack are, and the owner alone sees them.
     """
     noise, alone, unit = NoiseSource(), np.array([True]), torch.zeros(1, dtype=torch.int64)
     rows = []

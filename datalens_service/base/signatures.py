@@ -152,18 +152,6 @@ def public_key(text: str) -> PublicKey:
         text = _content(path)
     if _is_hexadecimal(text):
         return PublicKey(bytes.fromhex(text))
-    return _from_pem(text)
-
-
-def _content(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return file.read(_LARGEST_KEY_FILE).decode("ascii").strip()
-    except (OSError, ValueError) as error:
-        raise InvalidInput(_NO_KEY) from error
-
-
-def _from_pem(text: str) -> PublicKey:
     if text.count(_PEM_HEADER) > 1:
         raise InvalidInput("The file has several keys. Give one with the key alone that you expect.")
     try:
@@ -173,6 +161,14 @@ def _from_pem(text: str) -> PublicKey:
     if not isinstance(key, Ed25519PublicKey):
         raise InvalidInput(_NO_KEY)
     return PublicKey(key.public_bytes_raw())
+
+
+def _content(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(_LARGEST_KEY_FILE).decode("ascii").strip()
+    except (OSError, ValueError) as error:
+        raise InvalidInput(_NO_KEY) from error
 
 
 _NO_KEY: Final = (

@@ -20,7 +20,7 @@ from datalens_service.jobs.job_watch import ShutdownRequested
 from datalens_service.report.verdict import Figures, judge
 from datalens_service.services.pricing import JobPrivacy
 from datalens_service.spec import PlanSummary
-from datalens_service.store.datasets.artifacts import Audience
+from datalens_service.store.datasets.artifacts import FileAudience
 from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.subprocesses.sampling import PACKED_IMAGES
@@ -34,7 +34,7 @@ class TrainingSummary(BaseModel):
     method: str
     out: Path
     files: dict[str, Path]
-    audiences: dict[str, Audience] = Field(description="For whom each file is, by its name.")
+    audiences: dict[str, FileAudience] = Field(description="For whom each file is, by its name.")
     privacy: JobPrivacy
     measures: list[dict[str, Any]]
     person_caveats: list[str] = Field(description="Persons in training images and in test images; for the owner alone.")

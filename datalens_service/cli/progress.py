@@ -34,16 +34,13 @@ class PhaseBars(Progress):
     def observe(self, phase: str, value: int, maximum: int, epsilon: float | None = None) -> None:
         """Show the progress of a phase, and the ε spent so far."""
         if phase not in self._phases:
-            self._end_others()
+            for task in self.tasks:
+                if not task.finished:
+                    self.stop_task(task.id)
+                    self.update(task.id, visible=task.completed > 0)
             self._phases[phase] = self.add_task(phase, total=maximum, spent="")
         spent = "" if epsilon is None else f"ε {epsilon}"
         self.update(self._phases[phase], completed=value, total=maximum, spent=spent)
-
-    def _end_others(self) -> None:
-        for task in self.tasks:
-            if not task.finished:
-                self.stop_task(task.id)
-                self.update(task.id, visible=task.completed > 0)
 
     def note(self, text: str) -> None:
         """Write a line above the bars."""

@@ -1,15 +1,17 @@
-"""Finds the service that a command talks to, its key, and what an id or a name means there."""
+"""Finds the service that a command talks to, or the database of one on this machine, and what an id or a name means."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from rich.console import RenderableType
 
+from datalens_service.base.errors import NotFound
 from datalens_service.base.wording import Voice
 from datalens_service.cli import options, output
 from datalens_service.client import DEFAULT_URL, ClientError, is_loopback
@@ -17,6 +19,7 @@ from datalens_service.client import DEFAULT_URL, ClientError, is_loopback
 if TYPE_CHECKING:
     from datalens_service.base.settings import Settings
     from datalens_service.client import Client
+    from datalens_service.store.database import Database
 
 KEY_FILE: Final = "api-key"
 """Name of the file in data_dir in which `datalens serve` leaves its first key, readable by its user only.
@@ -80,6 +83,37 @@ def load_service_settings(
             port=port or environment.port,
             root_path=environment.root_path if root_path is None else root_path,
         )
+
+
+@contextmanager
+def open_database(data_dir: Path) -> Generator[Database]:
+    """The database of the service whose data folder is `data_dir`."""
+    from datalens_service.adapters.startup import connect
+
+    with _opened(data_dir, connect) as database:
+        yield database
+
+
+@contextmanager
+def open_doubtful_database(data_dir: Path) -> Generator[Database]:
+    """The same, also if the guards of its journals are gone: to be read alone."""
+    from datalens_service.adapters.startup import connect_to_read
+
+    with _opened(data_dir, connect_to_read) as database:
+        yield database
+
+
+@contextmanager
+def _opened(data_dir: Path, connect: Callable[[Settings], Database]) -> Generator[Database]:
+    settings = load_service_settings(data_dir)
+    # A mistyped folder must not become an empty installation.
+    if not settings.database_url and not (data_dir / "datalens.db").exists():
+        raise NotFound(f"There is no database in {data_dir}: name the folder that `datalens serve` uses.")
+    database = connect(settings)
+    try:
+        yield database
+    finally:
+        database.dispose()
 
 
 class _Named(Protocol):

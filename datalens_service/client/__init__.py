@@ -61,7 +61,7 @@ if TYPE_CHECKING:
         UploadInfo,
         ValidationInfo,
     )
-    from datalens_service.client.requests import Audience, ClassifierFormat, Format
+    from datalens_service.client.requests import Audience, ClassifierFormat, Format, ReportAudience
 
 __getattr__ = load_names(
     __name__,
@@ -75,7 +75,7 @@ __getattr__ = load_names(
         "NoticeInfo PlanInfo PredictionInfo PredictionsInfo QuotasInfo Receipt ReleaseInfo "
         "ReleaseLinkInfo RetentionDays RetentionInfo ReviewedClass ReviewInfo SharedRelease TenantInfo "
         "UploadedDataset UploadInfo ValidationInfo",
-        "requests": "Audience ClassifierFormat Format",
+        "requests": "Audience ClassifierFormat Format ReportAudience",
         "addresses": "DEFAULT_URL is_loopback",
     },
 )
@@ -85,7 +85,7 @@ __all__ = [
     "Budget", "ClassifierFormat", "ClassifierInfo", "Client", "ClientError", "Cost", "DatasetInfo", "DueInfo", "Event",
     "FileInfo", "Format", "ImageSchema", "IndividualEpsilon", "Job", "JobHandle", "Joined", "JournalEntry",
     "LedgerEntry", "NoticeInfo", "PlanInfo", "PredictionInfo", "PredictionsInfo", "QuotasInfo", "Receipt",
-    "ReleaseInfo", "ReleaseLinkInfo", "RetentionDays", "RetentionInfo", "ReviewInfo", "ReviewedClass",
+    "ReleaseInfo", "ReleaseLinkInfo", "ReportAudience", "RetentionDays", "RetentionInfo", "ReviewInfo", "ReviewedClass",
     "ServiceUnreachable", "SharedRelease", "TenantInfo", "UploadInfo", "UploadedDataset", "ValidationInfo",
     "is_loopback",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from datalens_service.client import requests
 from datalens_service.client.earlier_names import accept_earlier_names
 from datalens_service.client.errors import ServiceUnreachable
 from datalens_service.client.models import Event, FileInfo, FileList, ImageOrigin, ImageOriginList, Job, PlanInfo
-from datalens_service.client.requests import Audience, Format, ReleaseMode, Spec
+from datalens_service.client.requests import Format, ReleaseMode, ReportAudience, Spec
 from datalens_service.client.responses import parse_object
 from datalens_service.client.retry_policy import RetryPolicy
 from datalens_service.client.transport import Transport
@@ -80,7 +80,7 @@ class JobHandle(Job):
         """Ask it to stop; what it has charged stays charged."""
         return self._client.cancel(self.id)
 
-    def report(self, *, audience: Audience = "owner") -> dict[str, Any]:
+    def report(self, *, audience: ReportAudience = "owner") -> dict[str, Any]:
         """Return its report, once it has succeeded."""
         return self._client.report(self.id, audience=audience)
 
@@ -231,12 +231,12 @@ class JobOperations:
             if not parser.ended:
                 time.sleep(retry_policy.choose_delay(broken))
 
-    def report(self, job_id: str, *, audience: Audience = "owner") -> dict[str, Any]:
+    def report(self, job_id: str, *, audience: ReportAudience = "owner") -> dict[str, Any]:
         """The report of a succeeded job."""
         options = {"params": {"audience": audience, "format": "json"}}
         return parse_object(self._transport.respond("GET", f"/v1/jobs/{job_id}/report", options))
 
-    def download_report(self, job_id: str, path: Path, *, audience: Audience = "owner") -> Path:
+    def download_report(self, job_id: str, path: Path, *, audience: ReportAudience = "owner") -> Path:
         """The same as one HTML file."""
         return self._transport.save(f"/v1/jobs/{job_id}/report", {"audience": audience, "format": "html"}, path)
 

@@ -9,7 +9,9 @@ Spec = BaseModel | Mapping[str, Any]
 AuditBody = BaseModel | Mapping[str, Any]
 Format = Literal["npz", "parquet", "imagefolder", "webdataset"]
 ClassifierFormat = Literal["safetensors", "onnx", "archive"]
-Audience = Literal["owner", "releasable"]
+ReportAudience = Literal["owner", "releasable"]
+Audience = ReportAudience
+"""Its name in versions 1.0 and 1.1."""
 ReleaseMode = Literal["at_once", "after_approval"]
 
 CHUNK_SIZE: Final = 8 * 2**20

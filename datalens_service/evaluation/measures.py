@@ -13,7 +13,14 @@ from datalens_service.base.audience import Public
 from datalens_service.base.fields import Finite, Frozen
 from datalens_service.evaluation.metrics import METRICS
 from datalens_service.evaluation.metrics.metric import Metric
-from datalens_service.evaluation.metrics.outcome import OWNER_ONLY, Audience, Basis, MetricResult, Standing, Status
+from datalens_service.evaluation.metrics.outcome import (
+    OWNER_ONLY,
+    Basis,
+    FigureAudience,
+    MetricResult,
+    Standing,
+    Status,
+)
 
 _CONFIDENCE: Final = 0.95
 _FEWEST_FOR_AN_INTERVAL: Final = 3
@@ -37,7 +44,7 @@ class Measure(Finite):
     name: Public[str] = Field(description="Key of METRICS.")
     value: Public[float] = Field(description="Mean over the seeds.")
     unit: Public[str] = Field(description="percent, distance or score.")
-    audience: Public[Audience]
+    audience: Public[FigureAudience]
     status: Public[Status]
     protocol: Public[str] = Field(min_length=1, description="Classifier, epochs, sample count and reference set.")
     spread: Public[float | None] = Field(default=None, ge=0, description="Sample standard deviation over the seeds.")

@@ -9,8 +9,8 @@ from typing import Final
 
 from datalens_service.audits.audit import AuditResult
 from datalens_service.audits.request import AuditRequest
-from datalens_service.base.copies import copied
 from datalens_service.base.errors import DatalensError
+from datalens_service.base.fields import copied
 from datalens_service.base.plugins import find_origin
 from datalens_service.base.settings import Settings
 from datalens_service.base.source_commit import source_commit

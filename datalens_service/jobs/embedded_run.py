@@ -40,7 +40,7 @@ from datalens_service.spec import TrainingSpec
 from datalens_service.store.access import access_log
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
-from datalens_service.store.datasets.artifacts import Artifact, ArtifactStore, Audience
+from datalens_service.store.datasets.artifacts import Artifact, ArtifactStore, FileAudience
 from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.datasets.private_modes import private_folder, private_umask
 from datalens_service.store.installation import signing_key
@@ -173,9 +173,10 @@ class EmbeddedRun:
         key.chmod(self.released_mode)
         return {**paths, key.name: key}
 
-    def list_audiences(self, job: Job) -> dict[str, Audience]:
+    def list_audiences(self, job: Job) -> dict[str, FileAudience]:
         """Return the audience of each delivered file, by its name."""
-        audiences: dict[str, Audience] = {file.name: file.audience for file in self.artifacts.list_artifacts(job.id)}
+        files = self.artifacts.list_artifacts(job.id)
+        audiences: dict[str, FileAudience] = {file.name: file.audience for file in files}
         releasable = audiences["card.json"]
         parquet = {_PARQUET: releasable} if PACKED_IMAGES in audiences else {}
         return {**audiences, **parquet, _SIGNING_KEY: releasable}

@@ -12,7 +12,7 @@ import numpy as np
 from datalens_service.base.errors import NotFound
 from datalens_service.base.parsing import decimal_text
 from datalens_service.base.settings import Settings
-from datalens_service.data.dataset import Labels, Upload
+from datalens_service.data.dataset import Upload
 from datalens_service.data.intake.stored_dataset import load_dataset
 from datalens_service.evaluation import EvaluationSettings, Measure
 from datalens_service.evaluation.evaluate import PROTOCOL, predicting
@@ -84,19 +84,15 @@ def holdout_accuracy(
 
 def _answers(model: ReleasedModel, holdout: Upload, settings: EvaluationSettings, device: str) -> Answers:
     if isinstance(model, Generator):
-        predicted = _labels_of_classifier_a(model, holdout, settings, device)
+        images, labels = model.draw_training_set(settings.synthetic_images)
+        network = downstream.trained(
+            images, labels, holdout.schema.num_classes,
+            steps=settings.steps, batch_size=settings.batch_size, mirrored=settings.mirrored, seed=0, device=device,
+        )  # fmt: skip
+        predicted = downstream.labelled(network, holdout.train.images, device)
     else:
         predicted = predicting(model).predict(holdout.train.images).argmax(axis=1)
     return Answers(np.asarray(predicted == holdout.train.labels), holdout.train.unit_ids)
-
-
-def _labels_of_classifier_a(generator: Generator, holdout: Upload, settings: EvaluationSettings, device: str) -> Labels:
-    images, labels = generator.draw_training_set(settings.synthetic_images)
-    network = downstream.trained(
-        images, labels, holdout.schema.num_classes,
-        steps=settings.steps, batch_size=settings.batch_size, mirrored=settings.mirrored, seed=0, device=device,
-    )  # fmt: skip
-    return downstream.labelled(network, holdout.train.images, device)
 
 
 def _labelled_by(model: ReleasedModel, settings: EvaluationSettings) -> str:

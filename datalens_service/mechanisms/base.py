@@ -3,6 +3,9 @@
 A mechanism turns contributions of privacy units into one integer sum with a proved L2 sensitivity. `release`
 is final: it charges the account durably, sums, draws exact noise for every coordinate, stores the noisy sum, and
 hands out a function of that sum alone.
+
+Whatever anybody but the owner sees of private records goes through this door. `docs/architecture.md` names the callers
+that draw noise without a charge, and says why that is safe.
 """
 
 from __future__ import annotations
@@ -154,6 +157,8 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
         """Sum one batch of a block and add discrete Gaussian noise of `noise_stddev` to every coordinate.
 
         Only a mechanism whose noise is part of each contribution, and which proves its own price, overrides this.
+        Nothing is charged here: `release` calls it after the charge, and `audits/inversion.py` for the owner's eyes.
+        `methods/wall_rules.py` refuses the name in methods.
 
         Args:
             contributions: Private, of the units in `batch`.

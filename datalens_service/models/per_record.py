@@ -171,7 +171,9 @@ class PerRecordGradients:
     """
 
     def __init__(self, network: nn.Module, loss: Loss, chunk_size: int | None = None) -> None:
-        _check_layers(network)
+        mixing = [type(module).__name__ for module in network.modules() if isinstance(module, _BatchNorm | _DropoutNd)]
+        if mixing:
+            raise InvalidSpec(f"A network with {mixing[0]} has no gradient of its own for each record.")
         self._network = network
         self._loss = loss
         self._device = next(network.parameters()).device
@@ -331,9 +333,3 @@ def _made_up(values: Tensor, count: int) -> Tensor:
     if values.is_floating_point():
         return torch.rand(shape, generator=generator, device=values.device, dtype=values.dtype)
     return torch.randint(2, shape, generator=generator, device=values.device, dtype=values.dtype)
-
-
-def _check_layers(network: nn.Module) -> None:
-    mixing = [type(module).__name__ for module in network.modules() if isinstance(module, _BatchNorm | _DropoutNd)]
-    if mixing:
-        raise InvalidSpec(f"A network with {mixing[0]} has no gradient of its own for each record.")

@@ -11,7 +11,7 @@ from datalens_service.base.wording import speak
 from datalens_service.data.dataset import Schema
 from datalens_service.methods.expected_quality import FAIR_EVIDENCE, Looks, count_evidence, judge_looks
 from datalens_service.methods.facts import LEAST_EVIDENCE
-from datalens_service.planning.reached import Expectation, tell_range
+from datalens_service.planning.expected_results import Expectation, tell_range
 from datalens_service.privacy.accounting import mu_for_epsilon
 from datalens_service.spec import TrainingSpec
 
@@ -24,7 +24,7 @@ _SEEN: Final[dict[Looks, str]] = {
 _SCARCE: Final = "Expect smudges: rough tones of a class at most."
 
 
-def advise(
+def judge_expectation(
     spec: TrainingSpec, schema: Schema, expected: Expectation, labels: Expectation | None, *, teaching: bool
 ) -> dict[str, Any]:
     """Return the members `looks`, `verdict` and `warning` of an expectation.

@@ -12,12 +12,12 @@ from datalens_service.data.dataset import Schema
 from datalens_service.methods import AnyMethod
 from datalens_service.methods.expected_quality import is_drowned, judge_looks
 from datalens_service.planning import resources
-from datalens_service.planning.advice import advise, count_planned_evidence
+from datalens_service.planning.advice import count_planned_evidence, judge_expectation
+from datalens_service.planning.expected_results import Alternative, Comparison, Expectation
 from datalens_service.planning.forecast import REAL, ForecastFacts, Range, forecast, list_usable
 from datalens_service.planning.job_names import OFFERED, POOL, TEACH, TITLES, choose
 from datalens_service.planning.measured import NAMES, read_rows
 from datalens_service.planning.presets import DEFAULT_PRESET, explain_auto, preset
-from datalens_service.planning.reached import Alternative, Comparison, Expectation
 from datalens_service.spec import TrainingSpec, check_shares
 
 LOOK: Final = "look"
@@ -62,7 +62,7 @@ def expect(
     expected = estimate(spec, schema, calibration_seconds, shares)
     labels = _expect_labels(spec, schema, shares)
     teaching = _find_choice(spec, schema) == TEACH
-    return expected.model_copy(update=advise(spec, schema, expected, labels, teaching=teaching))
+    return expected.model_copy(update=judge_expectation(spec, schema, expected, labels, teaching=teaching))
 
 
 def estimate(

@@ -17,9 +17,9 @@ from datalens_service.base.fields import Stated
 from datalens_service.base.parsing import decimal_text
 from datalens_service.data.dataset import Schema
 from datalens_service.planning.expectations import CLASSIFIER, Shares, expect_range, read_facts
+from datalens_service.planning.expected_results import Comparison, Expectation, tell_range
 from datalens_service.planning.forecast import ForecastFacts
 from datalens_service.planning.presets import preset
-from datalens_service.planning.reached import Comparison, Expectation, tell_range
 from datalens_service.privacy.accounting import Charge, limit_units, mu_for_epsilon
 from datalens_service.privacy.guarantee import tell_risk
 from datalens_service.spec import PlanSummary, TrainingSpec

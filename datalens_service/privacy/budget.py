@@ -108,8 +108,9 @@ class MemoryAccount:
 class UnchargedAccount:
     """Account of a run whose result never leaves the process: it has no limit and keeps no books.
 
-    For the owner's baselines and for benchmarks on public records. A result of such a run has no guarantee that
-    anybody else could rely on.
+    `jobs/run_audit.py` trains the models that it attacks with one, and `jobs/run_evaluation.py` the baseline of a
+    report: what either measures is for the owner alone. Benchmarks use it on public records. A result of such a run has
+    no guarantee that anybody else could rely on. `methods/wall_rules.py` keeps methods from importing it.
     """
 
     def replay(self, step: int) -> None:

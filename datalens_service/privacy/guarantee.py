@@ -141,8 +141,8 @@ def _several(unit: PrivacyUnit, charge: Charge, delta: float) -> str:
     )
 
 
-def advise(remaining: float, reserved: float) -> str:
-    """Return what helps, as the end of a sentence.
+def advise_on_budget(remaining: float, reserved: float) -> str:
+    """Say what helps where a budget does not cover a job, as the end of a sentence.
 
     Args:
         remaining: ε that a new job may ask for.

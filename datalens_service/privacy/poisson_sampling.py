@@ -76,7 +76,6 @@ class PoissonSampling(BaseModel):
 
     @property
     def probability(self) -> float:
-        """Return the exact probability q."""
         return float(Fraction(self.numerator, 2**COIN_BITS))
 
     @property

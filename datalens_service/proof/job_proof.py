@@ -79,7 +79,6 @@ class JobProof(_Recomputable):
 
     @property
     def payments(self) -> tuple[Payment, ...]:
-        """Return the payments of the job, in order."""
         return tuple(
             Payment(f"Charge {one.number}", one.step, one.label, one.ledger_units, one.slack) for one in self.charges
         )

@@ -11,7 +11,7 @@ from pydantic import Field
 from datalens_service.base.audience import Public
 from datalens_service.base.fields import Frozen, Stated
 from datalens_service.models.public_source import PublicInputs
-from datalens_service.report.private_reads import PRIVATE_READS, TUNING, Audience, JobFacts, PrivateRead, Status
+from datalens_service.report.private_reads import PRIVATE_READS, TUNING, JobFacts, PrivateRead, ReadAudience, Status
 
 NOT_STATED: Final = "Stated in the owner's copy only: it can depend on private records."
 
@@ -29,7 +29,7 @@ class DataAccess(Frozen):
 
     access: Public[str]
     status: Public[Status]
-    audience: Public[Audience] = Field(
+    audience: Public[ReadAudience] = Field(
         description="Who sees what depends on the images, beyond what the guarantee covers."
     )
     what: Public[str]

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, Self
 from datalens_service.report.result_wording import PUBLIC_IMAGES
 
 Status = Literal["charged", "post-processing", "owner only, not charged", "not covered", "none"]
-Audience = Literal["owner", "owner and operators", "nobody"]
+ReadAudience = Literal["owner", "owner and operators", "nobody"]
 
 GENERATOR: Final = frozenset({"generator", PUBLIC_IMAGES})
 CLASSIFIER: Final = frozenset({"classifier"})
@@ -61,7 +61,7 @@ class PrivateRead:
 
     access: str
     status: Status
-    audience: Audience
+    audience: ReadAudience
     what: str
     otherwise: str = ""
     happens: Callable[[JobFacts], bool] = lambda _facts: True

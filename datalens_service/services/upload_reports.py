@@ -8,8 +8,8 @@ from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
-from datalens_service.base.copies import copied
 from datalens_service.base.errors import DatalensError
+from datalens_service.base.fields import copied
 from datalens_service.data.dataset import Schema
 from datalens_service.data.intake.sandbox.exchange import Counts
 from datalens_service.data.intake.sandbox.sandbox import Decoded, Refused

@@ -52,7 +52,11 @@ def explain_waiting(database: Database, faults: Mapping[str, str], found: Sequen
 def explain_job(job: Job, faults: Mapping[str, str], attendance: Attendance) -> str | None:
     """The reason of one job; None of one that goes on, has ended, or that a worker will take at once."""
     if job.state is JobState.RUNNING:
-        return _explain_silence(job, attendance)
+        if job.lease_until is None or not job.is_silent(attendance.now):
+            return None
+        lost = f"Its worker is silent; its lease ended at {_say(job.lease_until)}."
+        rest = _explain_absence(attendance, job.queue) if job.queue not in attendance.busy else None
+        return f"{lost} {rest or 'Another worker will continue it.'}"
     return _explain_queue(job, faults, attendance) if job.state is JobState.QUEUED else None
 
 
@@ -77,14 +81,6 @@ def check_workers(database: Database, started: float) -> None:
 def _any_silent(database: Database, found: Sequence[Job]) -> bool:
     now = read_clock(database)
     return any(job.is_silent(now) for job in found)
-
-
-def _explain_silence(job: Job, attendance: Attendance) -> str | None:
-    if job.lease_until is None or not job.is_silent(attendance.now):
-        return None
-    lost = f"Its worker is silent; its lease ended at {_say(job.lease_until)}."
-    rest = _explain_absence(attendance, job.queue) if job.queue not in attendance.busy else None
-    return f"{lost} {rest or 'Another worker will continue it.'}"
 
 
 def _explain_queue(job: Job, faults: Mapping[str, str], attendance: Attendance) -> str | None:

@@ -124,15 +124,11 @@ def translate(error: DBAPIError) -> StoreUnavailable | None:
 
 def _explain(error: BaseException | None, state: str | None) -> str | None:
     if isinstance(error, sqlite3.Error):
-        return _explain_sqlite(error)
+        if str(error).startswith(("no such table", "no such column")):
+            return _OTHER_TABLES
+        code = getattr(error, "sqlite_errorcode", 0)
+        # A quota comes as the second: SQLite knows ENOSPC only.
+        return _FULL if code == sqlite3.SQLITE_IOERR_WRITE else _SQLITE.get(code & 0xFF)
     if state not in (None, _OF_POOLERS):
         return _BY_SQLSTATE.get(state)
     return next((said for words, said in _BY_WORDS if re.search(words, str(error))), None)
-
-
-def _explain_sqlite(error: sqlite3.Error) -> str | None:
-    if str(error).startswith(("no such table", "no such column")):
-        return _OTHER_TABLES
-    code = getattr(error, "sqlite_errorcode", 0)
-    # A quota comes as the second: SQLite knows ENOSPC only.
-    return _FULL if code == sqlite3.SQLITE_IOERR_WRITE else _SQLITE.get(code & 0xFF)

@@ -27,8 +27,6 @@ Row = tuple[InstrumentedAttribute[datetime], InstrumentedAttribute[str]]
 
 @dataclass(frozen=True)
 class StoredPage(Generic[Item]):
-    """One page of a list."""
-
     items: tuple[Item, ...]
     next_cursor: str | None
 

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 from sqlalchemy.orm import Session
 
 from datalens_service.base.clock import to_second
-from datalens_service.base.copies import read_members
 from datalens_service.base.errors import NotFound
+from datalens_service.base.fields import read_members
 
 Kind = TypeVar("Kind")
 Row = TypeVar("Row")

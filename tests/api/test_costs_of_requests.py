@@ -17,8 +17,8 @@ from datalens_service.api.deps import Services
 from datalens_service.base.wording import Voice, spoken_to
 from datalens_service.data.dataset import Schema
 from datalens_service.planning.requested_spec import RequestedSpec
-from datalens_service.services import prices
-from datalens_service.services.prices import Prices
+from datalens_service.services import pricing
+from datalens_service.services.pricing import Prices
 from datalens_service.spec import TrainingSpec
 
 SCHEMA = Schema(channels=1, height=8, width=8, class_names=("0", "1"), num_units=2000)
@@ -93,8 +93,8 @@ def priced(monkeypatch: pytest.MonkeyPatch) -> list[TrainingSpec]:
 def test_a_plan_of_the_same_spec_and_schema_asks_the_accountant_once(
     client: TestClient, dataset_id: str, priced: list[TrainingSpec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    foreseen, expect = list[TrainingSpec](), prices.expect
-    monkeypatch.setattr(prices, "expect", lambda spec, *rest: foreseen.append(spec) or expect(spec, *rest))
+    foreseen, expect = list[TrainingSpec](), pricing.expect
+    monkeypatch.setattr(pricing, "expect", lambda spec, *rest: foreseen.append(spec) or expect(spec, *rest))
     answers = [client.post("/v1/plans", json=training(dataset_id)).json() for _ in range(3)]
     assert answers[0] == answers[1] == answers[2]
     assert (len(priced), len(foreseen)) == (1, 1)

@@ -8,7 +8,7 @@ from api_builders import claimed, leave_files, released, sign_in, training
 from starlette.testclient import TestClient
 
 from datalens_service.api.deps import Services
-from datalens_service.privacy.guarantee import advise
+from datalens_service.privacy.guarantee import advise_on_budget
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger.account import JobAccount
@@ -71,10 +71,10 @@ def test_a_refused_job_is_told_what_helps(
 
 
 def test_who_waits_for_jobs_has_some() -> None:
-    assert advise(1.0, 0.0) == "ask for less"
-    assert advise(0.0, 1.0) == "wait for running jobs to return what they do not spend"
-    assert advise(1.0, 1.0) == "ask for less, or wait for running jobs to return what they do not spend"
-    assert advise(0.0, 0.0) == "nothing of it is left for another job"
+    assert advise_on_budget(1.0, 0.0) == "ask for less"
+    assert advise_on_budget(0.0, 1.0) == "wait for running jobs to return what they do not spend"
+    assert advise_on_budget(1.0, 1.0) == "ask for less, or wait for running jobs to return what they do not spend"
+    assert advise_on_budget(0.0, 0.0) == "nothing of it is left for another job"
 
 
 def test_a_job_of_a_deleted_dataset_is_not_offered_again(client: TestClient, dataset_id: str, tmp_path: Path) -> None:

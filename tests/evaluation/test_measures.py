@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from datalens_service.data.dataset import Schema
 from datalens_service.evaluation import METRICS, EvaluationSettings, Measure
 from datalens_service.evaluation.measures import STATUS_LABELS
-from datalens_service.evaluation.metrics.outcome import Audience, Status
+from datalens_service.evaluation.metrics.outcome import FigureAudience, Status
 
 GIVEN = {"name": "accuracy", "value": 94.5, "unit": "percent", "protocol": "standard CNN"}
 
@@ -23,7 +23,7 @@ def test_private_and_public_exclude_each_other():
         Measure.model_validate(GIVEN | {"audience": "public", "status": "private"})
 
 
-@pytest.mark.parametrize(("audience", "status"), list(itertools.product(get_args(Audience), get_args(Status))))
+@pytest.mark.parametrize(("audience", "status"), list(itertools.product(get_args(FigureAudience), get_args(Status))))
 def test_releasable_means_public_and_not_private(audience, status):
     # model_construct skips the validator, as a careless caller might.
     measure = Measure.model_construct(**GIVEN, audience=audience, status=status)

@@ -14,7 +14,7 @@ from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.proof.proof_verification import verify
 from datalens_service.report import document
 from datalens_service.store.jobs.jobs import Job, JobState
-from datalens_service.store.ledger import released_states
+from datalens_service.store.ledger import aggregates
 from deployments.deployment import Deployment
 
 STEPS = 60
@@ -31,7 +31,7 @@ Json = dict[str, Any]
 
 def kept_rows(local: Deployment, job_id: str) -> np.ndarray:
     with local.database.session() as session:
-        blocks = released_states.read_iterates(session, job_id)
+        blocks = aggregates.read_iterates(session, job_id)
     return np.concatenate(blocks) if blocks else np.zeros((0, 0))
 
 

@@ -24,7 +24,7 @@ from datalens_service.privacy.sampled import poisson_sampled_epsilon
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import Job, JobState
-from datalens_service.store.ledger import released_states
+from datalens_service.store.ledger import aggregates
 from store.books import DELTA, EPSILON, claimed, new_dataset, new_job, read_account, state_of, verified
 from tests.stepped_runs import SteppedRun
 
@@ -177,7 +177,7 @@ def sums_stay_until_the_state_is_durable(_rng: np.random.Generator) -> None:
         noisy = np.arange(3)
         account.charge_draw(0, _LABEL, block)
         account.store(0, noisy)
-        crash = mock.patch.object(released_states, "_packed", side_effect=ConnectionError)
+        crash = mock.patch.object(aggregates, "_pack_state", side_effect=ConnectionError)
         with crash, contextlib.suppress(ConnectionError):
             account.advance(1, {"weights": noisy})
         stored = account.replay(0)

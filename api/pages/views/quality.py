@@ -10,7 +10,7 @@ from datalens_service.base.errors import NotFound
 from datalens_service.data.dataset import Schema
 from datalens_service.evaluation.measures import ConfusionTable
 from datalens_service.planning.expectations import expect
-from datalens_service.planning.reached import Expectation
+from datalens_service.planning.expected_results import Expectation
 from datalens_service.report.verdict import Figures
 from datalens_service.services.stored_requests import read_spec
 from datalens_service.store.access.roles import Scope

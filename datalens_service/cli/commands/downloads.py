@@ -16,7 +16,7 @@ from datalens_service.cli.options import build_integer_parser, refuse_unused
 from datalens_service.cli.service import SERVICE, Service, find_job
 
 if TYPE_CHECKING:
-    from datalens_service.client import Audience, ClassifierFormat, Client, Format
+    from datalens_service.client import ClassifierFormat, Client, Format, ReportAudience
 
 FileFormat = Literal["npz", "parquet", "imagefolder", "webdataset", "safetensors", "onnx"]
 """Formats of synthetic images, and of a classifier."""
@@ -29,6 +29,11 @@ _OF_IMAGES: Final = ("synthetic_images", "per_class", "classes", "seed")
 """Parameters that select images."""
 _SUFFIX: Final = {"npz": ".npz", "parquet": ".parquet", "imagefolder": ".zip", "webdataset": ".tar"}
 """Suffixes of formats of images; all other formats are those of classifiers."""
+
+Releasable = Annotated[bool, typer.Option("--releasable", help="Leave out figures for the owner alone.")]
+HtmlFile = Annotated[
+    Path | None, typer.Option("--out", help="HTML file to write; default: named after the job.", dir_okay=False)
+]
 
 
 def files(job_id: options.JobId, service: Service = SERVICE) -> None:
@@ -89,13 +94,14 @@ def download(
         "classes": classes or (),
         "seed": seed,
     }
-    if file is None and not bundle:
-        refuse_unused(context, "title", "license", why="belongs to --bundle")
     if file is not None:
         others = ("file_format", *_OF_IMAGES, "bundle", "title", "license")
         refuse_unused(context, *others, why="has no effect beside --file")
-        name, fetch = f"{job_id}-{file}", partial(_fetch_file, file)
-    elif file_format not in _SUFFIX:
+        _save_file(job_id, file, out or Path(f"{job_id}-{file}"), service, force=force)
+        return
+    if not bundle:
+        refuse_unused(context, "title", "license", why="belongs to --bundle")
+    if file_format not in _SUFFIX:
         refuse_unused(context, *_OF_IMAGES, "title", why="is about images; a classifier has none")
         name = f"{job_id}-classifier.{'zip' if bundle else file_format}"
         form = "archive" if bundle else cast("ClassifierFormat", file_format)
@@ -109,25 +115,19 @@ def download(
         images = image_format(file_format)
         fetch = partial(Client.download, format=images, **selection)
     with new_file(out or Path(name), force=force) as path, service.connect() as client:
-        job_id = find_job(client, job_id)
-        readers: _Readers = "anyone"
-        if file is not None:
-            readers = {item.name: item.audience for item in client.files(job_id)}.get(file, "owner")
-        _keep_private(fetch(client, job_id, path), readers)
-    _show_file(out or Path(name), readers, service)
+        fetch(client, find_job(client, job_id), path)
+    _show_file(out or Path(name), "anyone", service)
 
 
 def report(
     job_id: options.JobId,
-    releasable: Annotated[bool, typer.Option("--releasable", help="Leave out figures for the owner alone.")] = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="HTML file to write; default: named after the job.", dir_okay=False)
-    ] = None,
+    releasable: Releasable = False,
+    out: HtmlFile = None,
     force: options.Force = False,
     service: Service = SERVICE,
 ) -> None:
     """Write the report of a succeeded job as HTML; with --json, print it."""
-    audience: Audience = "releasable" if releasable else "owner"
+    audience: ReportAudience = "releasable" if releasable else "owner"
     if service.as_json and out is None:
         with service.connect() as client:
             output.show(client.report(find_job(client, job_id), audience=audience), "", as_json=True)
@@ -135,16 +135,15 @@ def report(
     place = out or Path(f"{job_id}-report.html")
     with new_file(place, force=force) as path, service.connect() as client:
         client.download_report(find_job(client, job_id), path, audience=audience)
-        readers = _keep_private(path, "anyone" if releasable else "owner")
+        readers: _Readers = "anyone" if releasable else "owner"
+        _keep_private(path, readers)
     _show_file(place, readers, service)
 
 
 def evidence(
     job_id: options.JobId,
-    releasable: Annotated[bool, typer.Option("--releasable", help="Leave out figures for the owner alone.")] = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="HTML file to write; default: named after the job.", dir_okay=False)
-    ] = None,
+    releasable: Releasable = False,
+    out: HtmlFile = None,
     force: options.Force = False,
     service: Service = SERVICE,
 ) -> None:
@@ -184,15 +183,10 @@ def image_format(file_format: FileFormat) -> Format:
     return cast("Format", file_format)
 
 
-def _fetch_file(name: str, client: Client, job_id: str, path: Path) -> Path:
-    return client.download_file(job_id, name, path)
-
-
-def _keep_private(path: Path, readers: _Readers) -> _Readers:
+def _keep_private(path: Path, readers: _Readers) -> None:
     """Make a file for the owner unreadable to others on a shared machine, before it gets its name."""
     if readers == "owner":
         path.chmod(0o600)
-    return readers
 
 
 def _show_file(path: Path, readers: _Readers, service: Service) -> None:

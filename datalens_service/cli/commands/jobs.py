@@ -224,11 +224,12 @@ def _say_forecast(client: Client, dataset_id: str, spec: Spec, target: Target | 
 
 def _show_plan(plan: PlanInfo, service: Service) -> None:
     # It brings scipy, which help does without.
-    from datalens_service.privacy.guarantee import advise
+    from datalens_service.privacy.guarantee import advise_on_budget
 
     expected = describe_forecast(plan.model_dump())
     budget = plan.budget
-    fits = {"fits": "yes" if plan.fits else f"no: {advise(budget.epsilon_remaining, budget.epsilon_reserved)}"}
+    advice = advise_on_budget(budget.epsilon_remaining, budget.epsilon_reserved)
+    fits = {"fits": "yes" if plan.fits else f"no: {advice}"}
     lines = expected | describe_plan(plan.cost.model_dump()) | fits
     service.show(plan, output.format_facts(lines))
     if not plan.fits:

@@ -7,11 +7,10 @@ from typing import Annotated
 import typer
 
 from datalens_service.cli import options, output
-from datalens_service.cli.commands.keys import open_doubtful_database
 from datalens_service.cli.failures import ExitCode
 from datalens_service.cli.option_groups import Commands
 from datalens_service.cli.options import build_integer_parser
-from datalens_service.cli.service import SERVICE, Service
+from datalens_service.cli.service import SERVICE, Service, open_doubtful_database
 
 app = Commands(help="The audit journal of a service: who did what, and what came of it.", no_args_is_help=True)
 

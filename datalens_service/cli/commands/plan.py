@@ -136,7 +136,7 @@ def describe_time(cost: dict[str, Any]) -> dict[str, object]:
 
 
 def _list_methods(expected: dict[str, Any], compared: dict[str, Any]) -> str:
-    from datalens_service.planning.reached import tell_range
+    from datalens_service.planning.expected_results import tell_range
 
     rows = [
         (
@@ -161,7 +161,7 @@ def _list_methods(expected: dict[str, Any], compared: dict[str, Any]) -> str:
 
 
 def _format_range(expected: dict[str, Any]) -> str:
-    from datalens_service.planning.reached import tell_range
+    from datalens_service.planning.expected_results import tell_range
 
     guessed = "" if expected.get("measured", True) else " (guess)"
     return f"{tell_range(expected['accuracy_low'], expected['accuracy_high'])}{guessed}"
@@ -235,8 +235,7 @@ def _price_plan(spec_options: SpecOptions, schema: Schema, accuracy: float | Non
 def build_forecast(spec: TrainingSpec, schema: Schema, shares: tuple[float, ...] | None) -> ForecastPlan:
     """Price a job of this machine, with what is expected of it."""
     from datalens_service.planning.expectations import compare, expect
-    from datalens_service.planning.machine import measure_machine
-    from datalens_service.planning.phases import expect_phases
+    from datalens_service.planning.phases import expect_phases, measure_machine
     from datalens_service.planning.target import ForecastPlan
 
     expected, compared = (ask(spec, schema, measure_machine(), shares) for ask in (expect, compare))

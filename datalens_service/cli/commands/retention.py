@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from datalens_service.base.clock import to_second
 from datalens_service.cli import options, output
-from datalens_service.cli.commands.keys import open_database
+from datalens_service.cli.option_groups import Commands
 from datalens_service.cli.options import build_integer_parser
 from datalens_service.cli.review import confirm
+from datalens_service.cli.service import open_database
 
 if TYPE_CHECKING:
     from datalens_service.services.due import Due
     from datalens_service.store.access.retention import Retention
     from datalens_service.store.database import Database
 
-app = typer.Typer(
+app = Commands(
     help="For how many days things are kept; for the operator, on the machine of the database.", no_args_is_help=True
 )
 
@@ -31,12 +33,19 @@ def _days(name: str, what: str) -> Any:
     return typer.Option(f"--{name}", metavar="DAYS", parser=build_integer_parser(0, 36_500), help=f"Days for {what}.")
 
 
-Datasets = Annotated[int | None, _days("datasets", "data sets with their records, from their upload on")]
-Results = Annotated[int | None, _days("results", "files of jobs and findings of audits, from their end on")]
-Uploads = Annotated[int | None, _days("uploads", "reports on uploads that could not be used")]
-Events = Annotated[int | None, _days("events", "events of jobs that have ended")]
-Deliveries = Annotated[int | None, _days("deliveries", "messages to webhooks that were told or given up")]
-Journal = Annotated[int | None, _days("journal", "entries of the audit journal; 30 at least")]
+@dataclass(frozen=True)
+class Days:
+    """Options for the days of each kind of thing."""
+
+    datasets: Annotated[int | None, _days("datasets", "data sets with their records, from their upload on")] = None
+    results: Annotated[int | None, _days("results", "files of jobs and findings of audits, from their end on")] = None
+    uploads: Annotated[int | None, _days("uploads", "reports on uploads that could not be used")] = None
+    events: Annotated[int | None, _days("events", "events of jobs that have ended")] = None
+    deliveries: Annotated[int | None, _days("deliveries", "messages to webhooks that were told or given up")] = None
+    journal: Annotated[int | None, _days("journal", "entries of the audit journal; 30 at least")] = None
+
+
+NOTHING: Final = Days()
 
 
 @app.command()
@@ -55,12 +64,7 @@ def show(
 @app.command(name="set")
 def set_(
     tenant: Tenant = None,
-    datasets: Datasets = None,
-    results: Results = None,
-    uploads: Uploads = None,
-    events: Events = None,
-    deliveries: Deliveries = None,
-    journal: Journal = None,
+    days: Days = NOTHING,
     yes: options.Yes = False,
     data_dir: options.DataDir = options.DEFAULT_DATA_DIR,
     as_json: options.AsJson = False,
@@ -69,7 +73,7 @@ def set_(
     from datalens_service.store.access import retention
     from datalens_service.store.access.retention import Retention
 
-    policy = Retention(datasets, results, uploads, events, deliveries, journal)
+    policy = Retention(**vars(days))
     with open_database(data_dir) as database:
         tenant_id = _find(database, tenant)
         found = _preview(database, tenant_id, 0, policy)
@@ -85,19 +89,14 @@ def preview(
     within: Annotated[
         int, typer.Option("--within", metavar="DAYS", parser=build_integer_parser(0, 36_500), help="Days from now.")
     ] = 30,
-    datasets: Datasets = None,
-    results: Results = None,
-    uploads: Uploads = None,
-    events: Events = None,
-    deliveries: Deliveries = None,
-    journal: Journal = None,
+    days: Days = NOTHING,
     data_dir: options.DataDir = options.DEFAULT_DATA_DIR,
     as_json: options.AsJson = False,
 ) -> None:
     """Show what goes, and when. With days of any kind, tries a policy of these alone. Removes nothing."""
     from datalens_service.store.access.retention import FOR_EVER, Retention
 
-    tried = Retention(datasets, results, uploads, events, deliveries, journal)
+    tried = Retention(**vars(days))
     with open_database(data_dir) as database:
         found = _preview(database, _find(database, tenant), within, None if tried == FOR_EVER else tried)
     items = [{**vars(one), "at": to_second(one.at).isoformat()} for one in found]

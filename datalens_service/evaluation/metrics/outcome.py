@@ -21,7 +21,7 @@ from datalens_service.base.fields import Frozen
 from datalens_service.data.dataset import Labels
 from datalens_service.evaluation.settings import EvaluationSettings
 
-Audience = Literal["public", "owner"]
+FigureAudience = Literal["public", "owner"]
 Status = Literal["covered", "public", "private"]
 ReferenceKind = Literal["public", "hold-out", "private"]
 Reads = Literal["public", "released", "test", "reference", "training"]
@@ -30,7 +30,7 @@ Reads = Literal["public", "released", "test", "reference", "training"]
 class Standing(NamedTuple):
     """The audience of a value, and its relation to the guarantee."""
 
-    audience: Audience
+    audience: FigureAudience
     status: Status
 
 

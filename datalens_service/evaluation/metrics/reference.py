@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datalens_service.data.dataset import NOBODY, Dataset, Split, Upload
-from datalens_service.evaluation.metrics.outcome import Audience, ReferenceKind, Status
+from datalens_service.evaluation.metrics.outcome import FigureAudience, ReferenceKind, Status
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.privacy.randomness import TrainingRandomness
 
@@ -29,7 +29,7 @@ class Reference:
     name: str
 
     @property
-    def audience(self) -> Audience:
+    def audience(self) -> FigureAudience:
         """Return who may see a figure that depends on them and on released artefacts alone."""
         return "public" if self.kind == "public" else "owner"
 

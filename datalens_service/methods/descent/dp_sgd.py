@@ -91,7 +91,14 @@ class DpSgd(DpSgdParameters):
         if ledger_units <= 0:
             raise InfeasiblePlan("ε does not pay for a step beside the histogram: raise ⟦spec.epsilon⟧.")
         if self.noise_multiplier is not None:
-            return self._as_noisy_as_named(mechanism, ledger_units)
+            stddev = max(MINIMUM_NOISE_STDDEV, math.ceil(self.noise_multiplier * mechanism.radius))
+            if stddev > MAXIMUM_NOISE_STDDEV:
+                raise InfeasiblePlan("⟦method.noise_multiplier⟧ is larger than the sampler can draw.")
+            noisy = mechanism.model_copy(update={"noise_stddev": stddev})
+            affordable = ledger_units // noisy.cost()
+            if affordable == 0:
+                raise InfeasiblePlan("ε does not pay for one step: raise ⟦spec.epsilon⟧ or ⟦method.noise_multiplier⟧.")
+            return PlannedRelease(mechanism=noisy, count=min(self.steps, affordable))
         return calibrated(mechanism, ledger_units / self.steps).model_copy(update={"count": self.steps})
 
     def _histogram(self, schema: Schema, epsilon: float, delta: float) -> tuple[PlannedRelease, ...]:
@@ -124,16 +131,6 @@ class DpSgd(DpSgdParameters):
         from datalens_service.methods.descent.dp_sgd_run import descend
 
         return descend(self, plan, records, inputs)
-
-    def _as_noisy_as_named(self, mechanism: GradientSum, ledger_units: int) -> PlannedRelease:
-        stddev = max(MINIMUM_NOISE_STDDEV, math.ceil((self.noise_multiplier or 0) * mechanism.radius))
-        if stddev > MAXIMUM_NOISE_STDDEV:
-            raise InfeasiblePlan("⟦method.noise_multiplier⟧ is larger than the sampler can draw.")
-        noisy = mechanism.model_copy(update={"noise_stddev": stddev})
-        affordable = ledger_units // noisy.cost()
-        if affordable == 0:
-            raise InfeasiblePlan("ε does not pay for one step: raise ⟦spec.epsilon⟧ or ⟦method.noise_multiplier⟧.")
-        return PlannedRelease(mechanism=noisy, count=min(self.steps, affordable))
 
 
 def _drowned(mechanism: GradientSum, schema: Schema) -> str:

@@ -227,7 +227,6 @@ def fit_pooled_moments(
 
 
 def fit_denoiser(schema: Schema, public: PublicImages, options: ExecutionOptions) -> PublicDenoiser:
-    """Fit a denoiser to public images."""
     from datalens_service.models.generators.denoiser.public_denoiser import PublicDenoiser
 
     images, digest = spread_over(public, _MOST_PUBLIC).images, describe_source(public).sha256

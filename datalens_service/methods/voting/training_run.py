@@ -98,7 +98,6 @@ class VotedStudent:
         return Outcome(Generator("network", self._schema, student.settings(), student.tensors()), self._start)
 
     def state(self) -> State:
-        """Return the state of student and start."""
         parts = {_STUDENT: self._student.state(), _START: {} if self._start is None else self._start.tensors}
         return {part + name: value for part, state in parts.items() for name, value in state.items()}
 

@@ -17,8 +17,8 @@ from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.orm import Session
 
 from datalens_service.base.clock import to_second
-from datalens_service.base.copies import copied
 from datalens_service.base.errors import LedgerCorrupt
+from datalens_service.base.fields import copied
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.paging import check_limit

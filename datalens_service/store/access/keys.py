@@ -14,8 +14,8 @@ from uuid import uuid4
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, exists, select
 from sqlalchemy.orm import Session
 
-from datalens_service.base.copies import copied
 from datalens_service.base.errors import InvalidInput, StateConflict, Unauthorized
+from datalens_service.base.fields import copied
 from datalens_service.proof.spenders import Actor
 from datalens_service.store.access import tenants
 from datalens_service.store.access.roles import Role, Scope, checked_scopes, stored_role, stored_scopes

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, bindparam, func, select
 from sqlalchemy.orm import Session
 
-from datalens_service.base.copies import copied
 from datalens_service.base.errors import QuotaExceeded
+from datalens_service.base.fields import copied
 from datalens_service.store.access import access_log
 from datalens_service.store.database import DEFAULT_QUOTAS, Database
 from datalens_service.store.rows import get_or_refuse

@@ -11,8 +11,8 @@ from typing import Final
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from datalens_service.base.copies import copied
 from datalens_service.base.errors import InvalidInput
+from datalens_service.base.fields import copied
 from datalens_service.store.access import access_log
 from datalens_service.store.database import Database
 from datalens_service.store.rows import get_or_refuse

@@ -128,7 +128,6 @@ def list_tenants(database: Database) -> tuple[Tenant, ...]:
 
 
 def get(database: Database, tenant_id: str) -> Tenant:
-    """Return the tenant with this id, removed or not."""
     with database.session() as session:
         return Tenant.from_row(get_or_refuse(session, TenantRow, tenant_id, "tenant"))
 

@@ -78,7 +78,6 @@ class Delivery:
 
     @classmethod
     def from_row(cls, row: DeliveryRow) -> Delivery:
-        """A copy of the row."""
         return copy_row(cls, row)
 
 
@@ -127,7 +126,6 @@ def create(database: Database, tenant_id: str, url: str, events: Collection[str]
 
 
 def get(database: Database, webhook_id: str) -> Webhook:
-    """Return the webhook with this id."""
     with database.session() as session:
         return Webhook.from_row(_row(session, webhook_id))
 

@@ -21,8 +21,8 @@ from sqlalchemy import ColumnElement, bindparam, delete, select
 from sqlalchemy.orm import Session
 
 from datalens_service.base.clock import to_minute
-from datalens_service.base.copies import copied
 from datalens_service.base.errors import InvalidInput, NotFound
+from datalens_service.base.fields import copied
 from datalens_service.store import removals
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
@@ -33,7 +33,7 @@ from datalens_service.store.ledger import ledger
 from datalens_service.store.removals import RemovalKind
 from datalens_service.store.schema.tables import ArtifactRow, JobRow
 
-Audience = Literal["anyone", "owner"]
+FileAudience = Literal["anyone", "owner"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _DIGEST_LENGTH = 16
@@ -62,7 +62,7 @@ class Artifact:
     locate: Callable[[], Path] = field(repr=False, compare=False)
 
     @property
-    def audience(self) -> Audience:
+    def audience(self) -> FileAudience:
         return "anyone" if self.releasable else "owner"
 
     @property

@@ -110,7 +110,6 @@ class StoredDataset:
 
     @classmethod
     def from_row(cls, row: DatasetRow) -> StoredDataset:
-        """A copy of the row."""
         schema = Schema.model_validate(row.schema)
         return copy_row(cls, row, state=DatasetState(row.state), schema=schema, tags=tuple(row.tags))
 

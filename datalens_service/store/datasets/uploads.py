@@ -23,9 +23,8 @@ from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
 from datalens_service.base.audience import Private
-from datalens_service.base.copies import copied
 from datalens_service.base.errors import StateConflict
-from datalens_service.base.fields import Stated
+from datalens_service.base.fields import Stated, copied
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store import removals
 from datalens_service.store.access import quotas

@@ -99,7 +99,6 @@ def read_attendance(database: Database) -> Attendance:
 
 
 def list_waiting_queues(database: Database) -> frozenset[str | None]:
-    """Queues in which a job waits."""
     waiting = select(JobRow.queue).where(JobRow.state == JobState.QUEUED).distinct()
     with database.session() as session:
         return frozenset(session.scalars(waiting))

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from datalens_service.base.audience import Public, public_part
 from datalens_service.base.clock import to_minute, to_second
-from datalens_service.base.copies import copied
+from datalens_service.base.fields import copied
 from datalens_service.base.progress import Phase
 from datalens_service.store.access import webhooks
 from datalens_service.store.database import Database
@@ -29,8 +29,6 @@ _ADD_EVENT = insert(cast(Table, JobEventRow.__table__))
 
 
 class EventType(StrEnum):
-    """The kinds of events."""
-
     CREATED = "job.created"
     """Accepted, its budget reserved."""
     STARTED = "job.started"

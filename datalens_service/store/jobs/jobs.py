@@ -49,7 +49,7 @@ from datalens_service.store.jobs.events import EventType
 from datalens_service.store.jobs.idempotency import earlier_job, key_conflict, request_fingerprint, scoped
 from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.jobs.released_models import Approval
-from datalens_service.store.ledger import ledger, released_states
+from datalens_service.store.ledger import aggregates, ledger
 from datalens_service.store.ledger.recovery import check_log, in_step_with_log
 from datalens_service.store.paging import StoredPage, list_page
 from datalens_service.store.rows import copy_row, get_or_refuse
@@ -240,7 +240,6 @@ def create(
 
 
 def get(database: Database, job_id: str) -> Job:
-    """Return the job with this id."""
     with database.connection() as connection:
         row = connection.execute(_BY_ID, {"job_id": job_id}).one_or_none()
     if row is None:
@@ -337,7 +336,7 @@ def end(session: Session, row: JobRow, state: JobState, error: dict[str, Any] | 
     if row.released_at is not None:
         state, error = JobState.SUCCEEDED, None
     ledger.settle(session, row.id)
-    released_states.discard_iterates(session, row.id)
+    aggregates.discard_iterates(session, row.id)
     row.state = state
     row.error = error
     row.finished_at = read_database_clock(session)

@@ -74,7 +74,6 @@ class StoredModel:
 
     @classmethod
     def from_row(cls, row: ReleasedModelRow) -> StoredModel:
-        """A copy of the row."""
         return copy_row(cls, row)
 
 
@@ -84,7 +83,6 @@ def new_id() -> str:
 
 
 def build_id(job_id: str, kind: str = GENERATOR) -> str:
-    """Id of the model that a job makes."""
     return f"{_PREFIXES.get(kind, _ANY_PREFIX)}_{job_id.partition('_')[2]}"
 
 
@@ -127,7 +125,6 @@ def get(database: Database, model_id: str, kind: str = GENERATOR) -> StoredModel
 
 
 def find(database: Database, model_id: str) -> StoredModel:
-    """Return a model of any kind."""
     with database.session() as session:
         return StoredModel.from_row(get_or_refuse(session, ReleasedModelRow, model_id, "release"))
 

@@ -21,7 +21,7 @@ from datalens_service.privacy.randomness import Integers
 from datalens_service.proof.hash_chain import SPENDS, Entry
 from datalens_service.store.charge_log import LogLine
 from datalens_service.store.database import Database
-from datalens_service.store.ledger import aggregates, ledger, recovery, released_states
+from datalens_service.store.ledger import aggregates, ledger, recovery
 from datalens_service.store.schema.tables import AccountRow, LedgerEntryRow
 
 _STORE_SECONDS: Final = 300.0
@@ -126,19 +126,19 @@ class JobAccount:
             StateConflict: The state does not follow what is stored.
         """
         with self._database.transaction() as session:
-            released_states.advance(session, self._job_id, self._lease_token, step, state)
+            aggregates.replace_by_state(session, self._job_id, self._lease_token, step, state)
             if iterates is not None:
-                released_states.add_iterates(session, self._job_id, self._lease_token, step, iterates)
+                aggregates.add_iterates(session, self._job_id, self._lease_token, step, iterates)
 
     def latest(self) -> tuple[int, dict[str, NDArray[Any]]] | None:
         """Return what `advance` was given last, or None."""
         with self._database.session() as session:
-            return released_states.latest(session, self._job_id)
+            return aggregates.read_state(session, self._job_id)
 
     def iterates(self) -> list[NDArray[np.float32]]:
         """Return all that `advance` was given, in order; empty once the job has ended."""
         with self._database.session() as session:
-            return released_states.read_iterates(session, self._job_id)
+            return aggregates.read_iterates(session, self._job_id)
 
 
 def charge_draw(session: Session, job_id: str, lease_token: int, step: int, label: str, block: Block) -> Entry:

@@ -9,9 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from datalens_service.base.copies import copied
 from datalens_service.base.errors import BudgetExceeded
-from datalens_service.base.fields import Stated
+from datalens_service.base.fields import Stated, copied
 from datalens_service.base.parsing import PrivacyParameter
 from datalens_service.privacy import accounting
 from datalens_service.privacy.accounting import Charge

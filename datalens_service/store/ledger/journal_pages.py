@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, func, literal_column, select
 from sqlalchemy.orm import Session
 
-from datalens_service.base.copies import copied
+from datalens_service.base.fields import copied
 from datalens_service.privacy.accounting import Charge
 from datalens_service.proof.hash_chain import SPENDS, Entry, EntryKind
 from datalens_service.proof.spenders import Actor, Spender

@@ -33,7 +33,7 @@ from datalens_service.base.errors import (
 from datalens_service.base.parsing import decimal_text
 from datalens_service.privacy import accounting
 from datalens_service.privacy.accounting import Charge
-from datalens_service.privacy.guarantee import advise
+from datalens_service.privacy.guarantee import advise_on_budget
 from datalens_service.proof.hash_chain import GENESIS, SPENDS, Entry, EntryKind, budget_label
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.ledger.account_summary import AccountSummary, summarize_row
@@ -408,6 +408,6 @@ def _exceeded(statement: AccountSummary, ledger_units: int, slack: int) -> Budge
     beside = f", {statement.epsilon_remaining_beside(slack)} for a job with sampled gradients" if slack else ""
     return BudgetExceeded(
         f"The request needs ε = {requested} and {figures.epsilon_remaining} of {figures.epsilon_limit} "
-        f"remains{beside}; {advise(figures.epsilon_remaining, figures.epsilon_reserved)}.",
+        f"remains{beside}; {advise_on_budget(figures.epsilon_remaining, figures.epsilon_reserved)}.",
         extra={**figures.model_dump(), "epsilon_requested": requested},
     )

@@ -358,7 +358,6 @@ class JobRow(Base):
 
     @property
     def charged_units(self) -> int:
-        """Return what was charged to its reservation."""
         return self.reservation.charged_units
 
 

@@ -72,8 +72,6 @@ class _Header(NamedTuple):
 
 
 class _Split(NamedTuple):
-    """Arrays of one split."""
-
     images: FileEntry
     labels: FileEntry
 

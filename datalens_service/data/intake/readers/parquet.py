@@ -67,8 +67,6 @@ _WORD: Final = re.compile("[a-z]+")
 
 
 class _Columns(NamedTuple):
-    """The columns that are read."""
-
     image: str
     label: str
     group: str | None

@@ -17,8 +17,6 @@ IMAGES: Final = "images.npy"
 
 
 class ImagesRequest(FileRequest):
-    """A request to read images."""
-
     most_images: int
 
 

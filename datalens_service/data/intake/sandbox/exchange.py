@@ -37,8 +37,6 @@ class ReadingRequest(Frozen):
 
 
 class FileRequest(ReadingRequest):
-    """A request to read a file."""
-
     path: Path
 
 

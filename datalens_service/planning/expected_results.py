@@ -1,4 +1,4 @@
-"""Expectations of planned jobs, as plans state them."""
+"""The results that a plan expects of its job, and of other methods beside it."""
 
 import math
 
