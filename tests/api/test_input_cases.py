@@ -1,4 +1,4 @@
-"""Every file of `tests/case_files` gets the right answer over REST, and each kind of answer on the pages."""
+"""Each kind of answer to files of `tests/case_files` is right over REST and on the pages; readers are asked of all."""
 
 import html
 import re
@@ -27,7 +27,7 @@ FOLDER: Final = "hospital"
 """The one case that cannot be sent: a folder is for programs on its owner's machine."""
 EMPTY: Final = "zero.zip"
 """A page sends files in pieces, of which this one has none."""
-SENT: Final = [case for case in CASES if case.file != FOLDER]
+SENT: Final = [case for case in RULES if case.file != FOLDER]
 BY_HAND: Final = [case for case in RULES if case.file not in (FOLDER, EMPTY)]
 """What pages add to REST are their words for each sentence, notice and choice."""
 ROW: Final = re.compile(r'<th scope="row">([^<]+)</th><td class="right">([\d,]+)</td><td class="right">([\d,]+)</td>')

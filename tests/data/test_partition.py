@@ -8,7 +8,7 @@ from datalens_service.base.errors import InvalidDataset
 from datalens_service.data.partition import assign_shards, members
 
 KEY = b"k" * 32
-NUM_UNITS, NUM_SHARDS, NUM_CLASSES = 200, 40, 10
+NUM_UNITS, NUM_SHARDS, NUM_CLASSES = 100, 20, 10
 UNITS = np.arange(NUM_UNITS, dtype=np.int64)
 LABELS = np.random.default_rng(0).integers(0, NUM_CLASSES, NUM_UNITS)
 
@@ -28,7 +28,7 @@ def test_a_shard_is_the_keyed_hash_of_the_unit() -> None:
 @pytest.mark.parametrize("labels", [None, LABELS], ids=["mixed", "class-pure"])
 def test_a_unit_keeps_its_shard_whoever_else_is_there(labels: np.ndarray | None) -> None:
     everyone = assign_shards(KEY, UNITS, NUM_SHARDS, labels, NUM_CLASSES)
-    chosen = np.random.default_rng(1).permutation(NUM_UNITS)[:100]
+    chosen = np.random.default_rng(1).permutation(NUM_UNITS)[:50]
     alone = assign_shards(KEY, UNITS[chosen], NUM_SHARDS, None if labels is None else labels[chosen], NUM_CLASSES)
     assert alone.tolist() == everyone[chosen].tolist()
 
@@ -88,7 +88,7 @@ def test_another_key_deals_differently() -> None:
 
 
 def test_shards_are_about_equally_large() -> None:
-    sizes = np.bincount(assign_shards(KEY, np.arange(20_000), NUM_SHARDS), minlength=NUM_SHARDS)
+    sizes = np.bincount(assign_shards(KEY, np.arange(20_000), 40), minlength=40)
     # Binomial(20000, 1/40): mean 500, standard deviation 22; 6 deviations.
     assert abs(sizes - 500).max() < 132
 

@@ -85,8 +85,12 @@ ROW_CASES: tuple[ContributionCase, ...] = tuple(
 )
 """All other ones; the first of each kind in colour, too; and those of large images."""
 
-_CROWDED = tuple(case for case in (*_FIRST, *_IN_COLOUR) if case in ROW_CASES)
-"""Of which each function is asked of thousands: other cases ask the same functions."""
+_CROWDED = tuple(
+    case
+    for case in (*_FIRST, *(case for case in _IN_COLOUR if case.method.name in (*_LIGHT, "scattering")))
+    if case in ROW_CASES
+)
+"""Of which each function is asked of thousands: other cases ask the same functions, or the same encoder in colour."""
 
 
 def rows_are_functions_of_their_own_records(case: ContributionCase) -> Callable[[np.random.Generator], None]:

@@ -78,7 +78,9 @@ def texts() -> tuple[Text, ...]:
 def literals() -> tuple[Text, ...]:
     """All strings of the product with a token in them, wherever they stand."""
     found = []
-    for module in _modules(skipped=("datalens_service/base/wording.py",)):
+    for module in _modules():
+        if module.path == "datalens_service/base/wording.py":
+            continue
         filled = [node for node in ast.walk(module.tree) if isinstance(node, ast.JoinedStr)]
         parts = {id(part) for node in filled for part in node.values}
         for node in ast.walk(module.tree):
@@ -89,10 +91,9 @@ def literals() -> tuple[Text, ...]:
 
 
 @cache
-def _modules(skipped: tuple[str, ...] = ()) -> tuple[_Module, ...]:
+def _modules() -> tuple[_Module, ...]:
     paths = (path for package in _PACKAGES for path in sorted((ROOT / package).rglob("*.py")))
-    names = {path.relative_to(ROOT).as_posix(): path for path in paths}
-    return tuple(_parsed(name, path) for name, path in names.items() if not name.startswith(skipped))
+    return tuple(_parsed(path.relative_to(ROOT).as_posix(), path) for path in paths)
 
 
 def _parsed(name: str, path: Path) -> _Module:
@@ -111,7 +112,10 @@ def _is_stated(node: ast.AST) -> bool:
 
 
 def _called(node: ast.AST) -> str:
-    return ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+    match node:
+        case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)):
+            return name
+    return ""
 
 
 def _arguments(call: ast.Call) -> list[ast.expr]:
@@ -133,8 +137,10 @@ def _speaking(modules: Iterable[_Module]) -> frozenset[str]:
 
 
 def _passes_on(function: ast.FunctionDef, speaking: frozenset[str]) -> bool:
-    names = {each.arg for each in function.args.args if each.annotation and ast.unparse(each.annotation) == "str"}
+    names = {each.arg for each in function.args.args if getattr(each.annotation, "id", "") == "str"}
     sentences = {"detail", "complaint", "sentence", "what", "text", "name", "missing"} & names
+    if not sentences:
+        return False
     calls = (node for node in ast.walk(function) if _called(node) in speaking)
     return any(
         isinstance(node, ast.Name) and node.id in sentences
