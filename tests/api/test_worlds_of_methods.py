@@ -67,9 +67,9 @@ DONE: dict[str, dict[str, Any]] = {
 }
 """Bodies of requests that change something; of others an empty one."""
 CHANGING = (Moments, DpSgd)
-"""Methods, one of each result, whose worlds are asked for everything and changed: all but the results of a job knows
-nothing of its method."""
-RESULT = re.compile(r"\{(job|generator|classifier)_id\}")
+"""Methods, one of each result, whose worlds are asked for everything and changed: what is not of one job knows nothing
+of its method."""
+OF_A_JOB = re.compile(r"\{(job|generator|classifier|webhook)_id\}")
 """In addresses that every world is asked for, besides lists while its job runs."""
 Seen = dict[str, bytes]
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -229,8 +229,9 @@ def shown(reply: Any) -> bytes:
 
 
 def answers(client: TestClient, role: Role, ids: dict[str, str], body: dict[str, Any], *, everything: bool) -> Seen:
-    """Of every address of results that a role may ask for, pages included; or of all, and all that it may do, in an
-    order that it can."""
+    """Of every address of a job that a role may ask for, pages included; or of everything, with all that it may do, in
+    an order that it can.
+    """
     _, plain = keys.create(client.app.state.services.database, KeyRequest(role.value, role=role))
     caller = TestClient(client.app, base_url="http://service", headers={"Authorization": f"Bearer {plain}"})
     browser = TestClient(client.app, base_url="http://service")
@@ -240,7 +241,7 @@ def answers(client: TestClient, role: Role, ids: dict[str, str], body: dict[str,
         for route in routes(client.app):
             rule = RULES.get(route.operation_id or route.name)
             allowed = method in route.methods and rule is not None and rule.scope in SCOPES[role]
-            if allowed and (everything or RESULT.search(route.path)):
+            if allowed and (everything or OF_A_JOB.search(route.path)):
                 address = route.path.format_map(Names(ids))
                 given = {} if method == "GET" else {"json": {**DONE.get(route.path, {}), **_of_a_job(route.path, body)}}
                 reply = (caller if route.include_in_schema else browser).request(method, address, **given)
