@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from datalens_service.data.dataset import Dataset, Images, Labels, Split
-from datalens_service.evaluation.metrics.downstream import labelled
+from datalens_service.evaluation.metrics.downstream import label_images
 from datalens_service.evaluation.metrics.extractors import train_small
 
 _BATCH = 256
@@ -18,4 +18,4 @@ def earlier_accuracy(images: Images, labels: Labels, data: Dataset, epochs: int,
     classes = data.schema.num_classes
     learned = Split(images, labels)
     network = train_small(learned, classes, epochs=epochs, batch_size=_BATCH, seed=seed, device="cpu")
-    return 100 * float(np.mean(labelled(network, data.test.images, "cpu") == data.test.labels))
+    return 100 * float(np.mean(label_images(network, data.test.images, "cpu") == data.test.labels))

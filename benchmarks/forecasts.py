@@ -159,9 +159,9 @@ def _score(cell: Cell, method: AnyMethod | None, data: Dataset) -> tuple[Score, 
             return Score.from_labels(model.predict(data.test.images).argmax(axis=1), data.test.labels), None, trained
         images, labels = cast(Generator, model).draw_training_set(_DRAWN, seed=0)
     trained, classes = time.process_time(), data.schema.num_classes
-    network = downstream.trained(images, labels, classes, seed=0, device="cpu")
+    network = downstream.train_network(images, labels, classes, seed=0, device="cpu")
     linear = label_by_pixels(images, labels, data.test.images, classes)
-    found = Score.from_labels(downstream.labelled(network, data.test.images, "cpu"), data.test.labels)
+    found = Score.from_labels(downstream.label_images(network, data.test.images, "cpu"), data.test.labels)
     return found, Score.from_labels(linear, data.test.labels), trained
 
 

@@ -60,11 +60,11 @@ def _learn(learner: Learner, images: Images, labels: Labels, test: tuple[Images,
     began = time.process_time()
     real, wanted = test
     classes = int(max(labels.max(), wanted.max())) + 1
-    network = downstream.trained(
+    network = downstream.train_network(
         images, labels, classes, seed=learner.seed, device="cpu", steps=learner.steps, learning_rate=learner.rate
     )
     seconds = time.process_time() - began
-    score = Score.from_labels(downstream.labelled(network, real, "cpu"), wanted)
+    score = Score.from_labels(downstream.label_images(network, real, "cpu"), wanted)
     figures = {"accuracy": score.accuracy, "balanced": score.balanced, "processor_seconds": seconds}
     return {name: round(value, 1) for name, value in figures.items()}
 

@@ -230,8 +230,8 @@ def show(cell: Cell, pool: str | None, folder: Path) -> None:
 def judged(images: Images, labels: downstream.Targets, data: Dataset, seed: int) -> Score:
     """Of the standard CNN after training on `images`."""
     real, wanted = tested(data)
-    network = downstream.trained(images, labels, data.schema.num_classes, seed=seed, device="cpu")
-    return Score.from_labels(downstream.labelled(network, real, "cpu"), wanted)
+    network = downstream.train_network(images, labels, data.schema.num_classes, seed=seed, device="cpu")
+    return Score.from_labels(downstream.label_images(network, real, "cpu"), wanted)
 
 
 def tested(data: Dataset) -> tuple[Images, Labels]:

@@ -129,8 +129,8 @@ def spec_of(options: argparse.Namespace, schema: Schema) -> TrainingSpec:
 def taught(images: Images, targets: Targets, data: Dataset, seed: int) -> Score:
     """How a student labels the real test images."""
     test = test_of(data)
-    network = downstream.trained(images, targets, data.schema.num_classes, seed=seed, device="cpu")
-    return Score.from_labels(downstream.labelled(network, test.images, "cpu"), test.labels)
+    network = downstream.train_network(images, targets, data.schema.num_classes, seed=seed, device="cpu")
+    return Score.from_labels(downstream.label_images(network, test.images, "cpu"), test.labels)
 
 
 def find_floor(data: Dataset, options: argparse.Namespace) -> Score:

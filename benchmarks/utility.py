@@ -49,14 +49,14 @@ FLOOR, CEILING = "floor", "ceiling"
 def trained_on(images: Images, labels: downstream.Targets, data: Dataset, seed: int) -> float:
     """The standard CNN trained on `images`, tested on the real test split."""
     classes = data.schema.num_classes
-    return accuracy_of(downstream.trained(images, labels, classes, seed=seed, device="cpu"), data)
+    return accuracy_of(downstream.train_network(images, labels, classes, seed=seed, device="cpu"), data)
 
 
 def accuracy_of(network: nn.Module, data: Dataset) -> float:
     """Percent of the real test images that a network labels correctly."""
     if data.test is None:
         raise SystemExit("the data set has no test split")
-    return 100 * float(np.mean(downstream.labelled(network, data.test.images, "cpu") == data.test.labels))
+    return 100 * float(np.mean(downstream.label_images(network, data.test.images, "cpu") == data.test.labels))
 
 
 def measured(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]:

@@ -24,9 +24,9 @@ def list_faults(docstring: str) -> Iterator[str]:
     summary = docstring.partition("\n\n")[0]
     if len(docstring.split()) < FEWEST_WORDS:
         yield "is too short to say more than the name"
-    if RIDDLE.match(summary) and not re.search(r"\?( |$)", summary):
-        yield "begins with a clause or a genitive"
-    if not summary.endswith((".", "?")):
+    if RIDDLE.match(summary) or re.search(r"\?( |$)", summary):
+        yield "begins with a clause or a genitive, or asks"
+    if not summary.endswith("."):
         yield "does not end a sentence"
 
 
@@ -62,14 +62,18 @@ def test_docstrings_are_sentences(room: str) -> None:
 
 @pytest.mark.parametrize(
     "docstring",
-    ["Three.", "As the classifier.", "Of all draws, in 1e-15 of μ².", "What a plan costs.", "Return the sum"],
+    [
+        "Three.",
+        "As the classifier.",
+        "Of all draws, in 1e-15 of μ².",
+        "What a plan costs.",
+        "Return the sum",
+        "Does a proof hold together? One line per claim.",
+    ],
 )
 def test_a_riddle_is_found(docstring: str) -> None:
     assert find_faults(f'def count():\n    """{docstring}"""\n') != []
 
 
-@pytest.mark.parametrize(
-    "docstring", ["Return the number of votes.", "Does a proof hold together? One line per claim."]
-)
-def test_a_sentence_is_no_fault(docstring: str) -> None:
-    assert find_faults(f'def count():\n    """{docstring}"""\n') == []
+def test_a_sentence_is_no_fault() -> None:
+    assert find_faults('def count():\n    """Return the number of votes."""\n') == []

@@ -36,8 +36,8 @@ router = APIRouter(
 )
 
 
-class ReportAudience(StrEnum):
-    """The readers that a report is for."""
+class ReportCopy(StrEnum):
+    """The copies of a report: the one for its owner, and the one for everybody else."""
 
     OWNER = "owner"
     RELEASABLE = "releasable"
@@ -50,7 +50,7 @@ class ReportFormat(StrEnum):
     HTML = "html"
 
 
-_REPORT_NAMES: Final = {ReportAudience.OWNER: "report", ReportAudience.RELEASABLE: "report-releasable"}
+_REPORT_NAMES: Final = {ReportCopy.OWNER: "report", ReportCopy.RELEASABLE: "report-releasable"}
 
 
 @router.get(
@@ -64,12 +64,12 @@ def get_job_report(
     services: ServicesDep,
     key: Caller,
     audience: Annotated[
-        ReportAudience,
+        ReportCopy,
         Query(
             description="- `owner`: everything, including numbers the guarantee does not cover; do not pass it on"
             "\n- `releasable`: only what may be published"
         ),
-    ] = ReportAudience.OWNER,
+    ] = ReportCopy.OWNER,
     format: Annotated[
         ReportFormat, Query(description="- `json`: for programs\n- `html`: for people")
     ] = ReportFormat.JSON,
@@ -81,11 +81,11 @@ def get_job_report(
     A report that lacks a required field is not handed out, in neither format; `docs/privacy-report.schema.json` has
     them all.
     """
-    if audience is ReportAudience.OWNER:
+    if audience is ReportCopy.OWNER:
         check_may_see_private(key)
     _check_complete(services, job, _REPORT_NAMES[audience])
     name = f"{_REPORT_NAMES[audience]}.{format}"
-    return stored_file(request, services, job, name, inline=True, private=audience is ReportAudience.OWNER)
+    return stored_file(request, services, job, name, inline=True, private=audience is ReportCopy.OWNER)
 
 
 @router.get(

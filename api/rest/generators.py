@@ -1,4 +1,4 @@
-"""Generators: draw more from them, take them along, bring them in."""
+"""Generators: draw more images, export and import."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Is the process alive, can it do its work, and how does the whole service fare?"""
+"""Health of the service: whether the process is alive, whether it can do its work, and figures of the whole."""
 
 import os
 from typing import Literal

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, Field, StringConstraints
 
 from datalens_service.api.addresses import Link
+from datalens_service.base.audience import FileAudience
 from datalens_service.base.fields import PRINTABLE, Integer, Moment, Strict, copied, one_of
 from datalens_service.base.signatures import ALGORITHM, PublicKey
 from datalens_service.client.models import FileInfo, ReleaseLinkInfo, ReleaseWords
@@ -15,7 +16,7 @@ from datalens_service.data.export.licence import LICENCES
 from datalens_service.services.dataset_declaration import Label
 from datalens_service.services.releases import REPORT, SAMPLES, Release
 from datalens_service.store.access.release_links import ReleaseLink
-from datalens_service.store.datasets.artifacts import Artifact, FileAudience
+from datalens_service.store.datasets.artifacts import Artifact
 from datalens_service.store.jobs.released_images import ImageOrigin
 from datalens_service.store.jobs.released_models import CLASSIFIER, StoredModel
 

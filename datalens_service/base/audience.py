@@ -1,13 +1,14 @@
 """Disclosure: public fields are marked where they are defined, and figures for the owner's eyes are sealed.
 
 Whatever leaves for others (reports, cards, events, messages, metrics) is built from `public_part`: a field that was not
-declared public is not in it, nor in anything that is made of it.
+declared public is not in it, nor in anything that is made of it. The audiences of figures, files, reports and reads
+have a type each.
 """
 
 import dataclasses
 import datetime
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Generic, NoReturn, TypeVar, get_type_hints
+from typing import Annotated, Any, Final, Generic, Literal, NoReturn, TypeVar, get_type_hints
 
 from pydantic import BaseModel, GetCoreSchemaHandler
 from pydantic_core import core_schema
@@ -22,6 +23,15 @@ Public = Annotated[T, _BY_FIELD]
 """A field that anybody may see; of a value with fields, those of them that are public."""
 AllPublic = Annotated[T, _WHOLE]
 """A field whose value is released or known before any record is read: public with all that its type will ever have."""
+
+FigureAudience = Literal["public", "owner"]
+"""Those who may see a measured figure."""
+FileAudience = Literal["anyone", "owner"]
+"""Those who may get a file of a job."""
+ReportAudience = Literal["owner", "releasable"]
+"""The copy of a report: the owner's, or the one for everybody else."""
+ReadAudience = Literal["owner", "owner and operators", "nobody"]
+"""Those who see what depends on a private read, beyond what the guarantee covers."""
 
 
 class NotPublicError(TypeError):

@@ -1,4 +1,4 @@
-"""Base classes of strict models: a number is a number, and neither a word nor true is one; no member is unknown.
+"""Base classes of strict models, which read no number from a word or from true, and refuse unknown members.
 
 An int counts as a float, as JSON has one kind of number; 1.0 does not count as an int.
 """

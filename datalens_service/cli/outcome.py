@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 from pydantic import BaseModel, Field
 from rich.console import Group, RenderableType
 
+from datalens_service.base.audience import FileAudience
 from datalens_service.base.wording import spoken
 from datalens_service.cli import output
 from datalens_service.evaluation import METRICS
@@ -20,7 +21,6 @@ from datalens_service.jobs.job_watch import ShutdownRequested
 from datalens_service.report.verdict import Figures, judge
 from datalens_service.services.pricing import JobPrivacy
 from datalens_service.spec import PlanSummary
-from datalens_service.store.datasets.artifacts import FileAudience
 from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.subprocesses.sampling import PACKED_IMAGES

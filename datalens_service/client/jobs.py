@@ -10,11 +10,12 @@ from uuid import uuid4
 
 from pydantic import PrivateAttr, ValidationError
 
+from datalens_service.base.audience import ReportAudience
 from datalens_service.client import requests
 from datalens_service.client.earlier_names import accept_earlier_names
 from datalens_service.client.errors import ServiceUnreachable
 from datalens_service.client.models import Event, FileInfo, FileList, ImageOrigin, ImageOriginList, Job, PlanInfo
-from datalens_service.client.requests import Format, ReleaseMode, ReportAudience, Spec
+from datalens_service.client.requests import Format, ReleaseMode, Spec
 from datalens_service.client.responses import parse_object
 from datalens_service.client.retry_policy import RetryPolicy
 from datalens_service.client.transport import Transport

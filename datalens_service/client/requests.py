@@ -5,11 +5,12 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel
 
+from datalens_service.base.audience import ReportAudience as ReportAudience
+
 Spec = BaseModel | Mapping[str, Any]
 AuditBody = BaseModel | Mapping[str, Any]
 Format = Literal["npz", "parquet", "imagefolder", "webdataset"]
 ClassifierFormat = Literal["safetensors", "onnx", "archive"]
-ReportAudience = Literal["owner", "releasable"]
 Audience = ReportAudience
 """Its name in versions 1.0 and 1.1."""
 ReleaseMode = Literal["at_once", "after_approval"]

@@ -9,7 +9,7 @@ from datalens_service.base.lazy_names import load_names
 
 if TYPE_CHECKING:
     from datalens_service.data.dataset import Upload
-    from datalens_service.data.intake.readers import READERS, recognised
+    from datalens_service.data.intake.readers import READERS, recognise_format
     from datalens_service.data.intake.readers.base import ClassNames, Reader
     from datalens_service.data.intake.reading import detect, read_source, read_upload, read_with_notices
     from datalens_service.data.intake.reading_choices import ReadingChoices
@@ -20,7 +20,7 @@ __getattr__ = load_names(
     __name__,
     {
         "dataset": "Upload",
-        "intake.readers": "READERS recognised",
+        "intake.readers": "READERS recognise_format",
         "intake.readers.base": "ClassNames Reader",
         "intake.reading_choices": "ReadingChoices",
         "intake.untrusted.limits": "DEFAULT_LIMITS Limits",
@@ -31,5 +31,5 @@ __getattr__ = load_names(
 
 __all__ = [
     "DEFAULT_LIMITS", "READERS", "ClassNames", "Limits", "Reader", "ReadingChoices", "UnitDeclaration", "Upload",
-    "detect", "read_source", "read_upload", "read_with_notices", "recognised",
+    "detect", "read_source", "read_upload", "read_with_notices", "recognise_format",
 ]  # fmt: skip

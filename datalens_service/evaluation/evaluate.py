@@ -43,7 +43,7 @@ Figure = TypeVar("Figure")
 _log = structlog.get_logger()
 
 
-def attempted(figure: str, compute: Callable[[], Figure], progress: StepCounter) -> Figure | Unavailable:
+def attempt_figure(figure: str, compute: Callable[[], Figure], progress: StepCounter) -> Figure | Unavailable:
     """Return a figure, or the fact that it could not be computed.
 
     The message of an unforeseen error may quote private values: neither the report nor the log repeats it.
@@ -148,7 +148,7 @@ class _Walk:
         if metric.compute is None or (title, standing) in self.failed:
             return
         compute, context = metric.compute, Context(self.sources, metric.reads, self.progress)
-        outcome = attempted(title, lambda: compute(context), self.progress)
+        outcome = attempt_figure(title, lambda: compute(context), self.progress)
         if isinstance(outcome, MetricResult):
             self.measures.append(measured(metric, outcome, standing))
         else:
@@ -246,7 +246,7 @@ def evaluate_classifier(
         return NOTHING
     progress = StepCounter(observe, 1)
     names = dataset.schema.class_names
-    outcome = attempted(ACCURACY.title, lambda: _tested(classifier, tested, names), progress)
+    outcome = attempt_figure(ACCURACY.title, lambda: _tested(classifier, tested, names), progress)
     progress.step()
     if isinstance(outcome, Unavailable):
         return NOTHING.with_outcome(outcome)

@@ -9,18 +9,11 @@ from typing import Final, Self
 from pydantic import Field, field_validator, model_validator
 from scipy.special import stdtrit
 
-from datalens_service.base.audience import Public
+from datalens_service.base.audience import FigureAudience, Public
 from datalens_service.base.fields import Finite, Frozen
 from datalens_service.evaluation.metrics import METRICS
 from datalens_service.evaluation.metrics.metric import Metric
-from datalens_service.evaluation.metrics.outcome import (
-    OWNER_ONLY,
-    Basis,
-    FigureAudience,
-    MetricResult,
-    Standing,
-    Status,
-)
+from datalens_service.evaluation.metrics.outcome import OWNER_ONLY, Basis, MetricResult, Standing, Status
 
 _CONFIDENCE: Final = 0.95
 _FEWEST_FOR_AN_INTERVAL: Final = 3

@@ -68,7 +68,7 @@ def build_job_report(
         ),
         privacy=privacy,
         journal=_journal(database, job.dataset_id),
-        recomputation=recomputed(privacy),
+        recomputation=recompute_epsilon(privacy),
         measures=evaluation.measures,
         measured=evaluation.measured,
         attacked=bool(asked),
@@ -95,7 +95,7 @@ def build_proof(database: Database, job_id: str, report: Report) -> AccountProof
         return build_account_proof(job_id, report, journal, account.epsilon, account.delta, spenders)
 
 
-def recomputed(privacy: PrivacyStatement) -> Recomputation:
+def recompute_epsilon(privacy: PrivacyStatement) -> Recomputation:
     """ε of the releases that were made, by dp_accounting; the job goes on if it cannot be had."""
     by = "dp_accounting (privacy loss distributions)"
     counts = Counter(privacy.releases)

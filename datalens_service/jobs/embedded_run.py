@@ -24,6 +24,7 @@ import numpy as np
 from datalens_service.adapters.dispatch import Dispatcher
 from datalens_service.adapters.startup import start
 from datalens_service.base import logs
+from datalens_service.base.audience import FileAudience
 from datalens_service.base.errors import GpuMemoryTaken, InvalidInput, RankLost, StateConflict
 from datalens_service.base.process_group import SINGLE_PROCESS, ProcessGroup
 from datalens_service.base.settings import EmbeddedSettings, Settings
@@ -40,7 +41,7 @@ from datalens_service.spec import TrainingSpec
 from datalens_service.store.access import access_log
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
-from datalens_service.store.datasets.artifacts import Artifact, ArtifactStore, FileAudience
+from datalens_service.store.datasets.artifacts import Artifact, ArtifactStore
 from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.datasets.private_modes import private_folder, private_umask
 from datalens_service.store.installation import signing_key

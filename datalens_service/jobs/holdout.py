@@ -85,11 +85,11 @@ def holdout_accuracy(
 def _answers(model: ReleasedModel, holdout: Upload, settings: EvaluationSettings, device: str) -> Answers:
     if isinstance(model, Generator):
         images, labels = model.draw_training_set(settings.synthetic_images)
-        network = downstream.trained(
+        network = downstream.train_network(
             images, labels, holdout.schema.num_classes,
             steps=settings.steps, batch_size=settings.batch_size, mirrored=settings.mirrored, seed=0, device=device,
         )  # fmt: skip
-        predicted = downstream.labelled(network, holdout.train.images, device)
+        predicted = downstream.label_images(network, holdout.train.images, device)
     else:
         predicted = predicting(model).predict(holdout.train.images).argmax(axis=1)
     return Answers(np.asarray(predicted == holdout.train.labels), holdout.train.unit_ids)

@@ -1,4 +1,4 @@
-"""Does a proof hold together? Checked from the file alone, one line per claim.
+"""Checks that a proof holds together, from the file alone, one line per claim.
 
 ε is recomputed by dp_accounting from the parameters of the mechanisms (privacy/recomputation.py), not by the
 accountant that charged them. A proof may come from anybody: nothing in it is trusted. Both files of `job_proof.py`

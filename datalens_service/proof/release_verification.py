@@ -1,4 +1,4 @@
-"""Are the files of a release those that an installation signed? An archive, packed or not, and a report."""
+"""Checks that an installation signed the files of a release: an archive, packed or not, or a report."""
 
 from __future__ import annotations
 

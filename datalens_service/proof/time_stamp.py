@@ -1,4 +1,4 @@
-"""Is the head of a journal one that a time stamp authority (RFC 3161) saw, and when? Checked from two files alone."""
+"""Checks, from two files alone, that a time stamp authority (RFC 3161) saw the head of a journal, and tells when."""
 
 from __future__ import annotations
 

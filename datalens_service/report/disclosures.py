@@ -8,10 +8,10 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from datalens_service.base.audience import Public
+from datalens_service.base.audience import Public, ReadAudience
 from datalens_service.base.fields import Frozen, Stated
 from datalens_service.models.public_source import PublicInputs
-from datalens_service.report.private_reads import PRIVATE_READS, TUNING, JobFacts, PrivateRead, ReadAudience, Status
+from datalens_service.report.private_reads import PRIVATE_READS, TUNING, JobFacts, PrivateRead, Status
 
 NOT_STATED: Final = "Stated in the owner's copy only: it can depend on private records."
 

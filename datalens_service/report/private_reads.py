@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final, Literal, Self
 
+from datalens_service.base.audience import ReadAudience
 from datalens_service.report.result_wording import PUBLIC_IMAGES
 
 Status = Literal["charged", "post-processing", "owner only, not charged", "not covered", "none"]
-ReadAudience = Literal["owner", "owner and operators", "nobody"]
 
 GENERATOR: Final = frozenset({"generator", PUBLIC_IMAGES})
 CLASSIFIER: Final = frozenset({"classifier"})

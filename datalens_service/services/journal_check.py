@@ -1,4 +1,4 @@
-"""Do all journals still hold together? The audit journal of each tenant, and the ledger of each account."""
+"""Checks that all journals hold together: the audit journal of each tenant, and the ledger of each account."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

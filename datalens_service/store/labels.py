@@ -10,7 +10,7 @@ from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.ledger import ledger
 from datalens_service.store.schema.tables import DatasetRow, JobRow
-from datalens_service.store.unopened_uploads import absence
+from datalens_service.store.unopened_uploads import explain_absence
 
 
 def label_job(database: Database, job_id: str, changes: Mapping[str, Any]) -> Job:
@@ -30,7 +30,7 @@ def label_dataset(database: Database, dataset_id: str, changes: Mapping[str, Any
     with database.transaction() as session:
         row = session.get(DatasetRow, dataset_id, with_for_update={"of": DatasetRow})
         if row is None:
-            raise absence(session, dataset_id)
+            raise explain_absence(session, dataset_id)
         _change(session, row, changes)
         return StoredDataset.from_row(row)
 

@@ -16,7 +16,7 @@ _WAITS_FOR: Final = {
 }
 
 
-def absence(reader: Session | Connection, dataset_id: str, *, tenant_id: str | None = None) -> DatalensError:
+def explain_absence(reader: Session | Connection, dataset_id: str, *, tenant_id: str | None = None) -> DatalensError:
     """Say why there is no data set of this id: it does not exist, or its upload was not opened.
 
     Args:

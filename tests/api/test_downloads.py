@@ -108,7 +108,7 @@ def test_releasable_report_is_never_a_private_file(
     """Even if the names were mixed up, the store refuses to hand the owner's report to others."""
     from datalens_service.api.rest import downloads
 
-    monkeypatch.setitem(downloads._REPORT_NAMES, downloads.ReportAudience.RELEASABLE, "report")
+    monkeypatch.setitem(downloads._REPORT_NAMES, downloads.ReportCopy.RELEASABLE, "report")
     reply = client.get(f"/v1/jobs/{job_id}/report", params={"audience": "releasable"})
     assert reply.status_code == 404
 

@@ -14,8 +14,10 @@ from tests.evaluation.conftest import split
 
 def score(train, test, **settings):
     """Percent of right labels."""
-    network = downstream.trained(train.images, train.labels, 3, **{"steps": 60, "seed": 0, "device": "cpu"} | settings)
-    return 100 * np.mean(downstream.labelled(network, test.images, "cpu") == test.labels)
+    network = downstream.train_network(
+        train.images, train.labels, 3, **{"steps": 60, "seed": 0, "device": "cpu"} | settings
+    )
+    return 100 * np.mean(downstream.label_images(network, test.images, "cpu") == test.labels)
 
 
 def test_it_learns_corners_and_nothing_from_shuffled_labels():
@@ -50,10 +52,10 @@ def test_a_seed_repeats_and_leaves_the_global_state_alone():
     torch.manual_seed(7)
     before = torch.random.get_rng_state()
     learn = {"num_classes": 3, "device": "cpu", "steps": 3}
-    networks = [downstream.trained(train.images, train.labels, seed=seed, **learn) for seed in (0, 0, 1)]
+    networks = [downstream.train_network(train.images, train.labels, seed=seed, **learn) for seed in (0, 0, 1)]
     assert torch.equal(before, torch.random.get_rng_state())
     torch.manual_seed(8)
-    networks.append(downstream.trained(train.images, train.labels, seed=0, **learn))
+    networks.append(downstream.train_network(train.images, train.labels, seed=0, **learn))
     first, again, another, later = (network[-1].weight for network in networks)
     assert torch.equal(first, again)
     assert torch.equal(first, later)
@@ -87,7 +89,7 @@ def test_images_are_labelled_in_uneven_batches():
     pixels = split(1100, 2).images
     network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(144, 3))
     own = network(downstream.scaled(torch.from_numpy(pixels))).argmax(dim=1).numpy()
-    np.testing.assert_array_equal(downstream.labelled(network, pixels, "cpu"), own)
+    np.testing.assert_array_equal(downstream.label_images(network, pixels, "cpu"), own)
 
 
 def test_the_last_step_counts_and_every_step_is_told():

@@ -8,10 +8,11 @@ from typing import get_args
 import pytest
 from pydantic import ValidationError
 
+from datalens_service.base.audience import FigureAudience
 from datalens_service.data.dataset import Schema
 from datalens_service.evaluation import METRICS, EvaluationSettings, Measure
 from datalens_service.evaluation.measures import STATUS_LABELS
-from datalens_service.evaluation.metrics.outcome import FigureAudience, Status
+from datalens_service.evaluation.metrics.outcome import Status
 
 GIVEN = {"name": "accuracy", "value": 94.5, "unit": "percent", "protocol": "standard CNN"}
 

@@ -14,7 +14,7 @@ from datalens_service.base.errors import WorkerUnavailable
 from datalens_service.data.dataset import Images, Split
 from datalens_service.evaluation.metrics.fidelity import Comparisons, compare
 from datalens_service.evaluation.metrics.reference import Reference
-from datalens_service.evaluation.metrics.reference_checks import spoiled, why_unknown
+from datalens_service.evaluation.metrics.reference_checks import spoil, why_unknown
 from tests.evaluation.conftest import split
 from tests.photographs import photographs
 
@@ -60,7 +60,7 @@ def test_real_images_are_nearest_and_class_averages_are_far(make, tmp_path):
     nearest = compared.synthetic.figures["fid"]
     assert compared.baseline.figures["fid"] > 1.5 * nearest
     assert compared.baseline.figures["recall"] < 20 < compared.synthetic.figures["recall"]
-    for name, images in spoiled(real.images[:EACH]):
+    for name, images in spoil(real.images[:EACH]):
         assert distance(images, real, tmp_path) > 1.5 * nearest, name
     assert not list(tmp_path.iterdir())
 
@@ -110,7 +110,7 @@ def test_a_blind_extractor_gives_no_figures(tmp_path, monkeypatch):
     reference = Reference(split(400, 1), "public", "public images")
     with pytest.raises(WorkerUnavailable, match="Fidelity is unknown"):
         compare(
-            "domain", dict(spoiled(split(200, 2).images))["coloured noise"], reference, 3, folder=tmp_path, **SETTINGS
+            "domain", dict(spoil(split(200, 2).images))["coloured noise"], reference, 3, folder=tmp_path, **SETTINGS
         )
     assert not list(tmp_path.iterdir())
 
@@ -128,8 +128,8 @@ def test_the_reason_says_nothing_else_of_the_reference():
 
 def test_spoiled_images_are_images_and_do_not_change_from_run_to_run():
     images = np.concatenate([split(20, 3).images] * 3, axis=3)
-    again = dict(spoiled(images))
-    for name, changed in spoiled(images):
+    again = dict(spoil(images))
+    for name, changed in spoil(images):
         assert changed.shape == images.shape
         assert changed.dtype == np.uint8
         assert (changed != images).any()

@@ -61,7 +61,7 @@ def answers_of_others_stay_as_they_are(rng: np.random.Generator) -> None:
     holdout = case.dataset(rng)
     generator = run(case.spec, case.dataset(rng), account=UnchargedAccount()).generator
     settings, network = EvaluationSettings(synthetic_images=10), _HairTrigger()
-    with mock.patch.object(downstream, "trained", return_value=network):
+    with mock.patch.object(downstream, "train_network", return_value=network):
         before = _answers(generator, holdout, settings, "cpu")
         for neighbor in case.neighbors(rng, holdout):
             after = _answers(generator, neighbor.dataset, settings, "cpu")

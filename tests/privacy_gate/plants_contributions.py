@@ -228,11 +228,11 @@ def measured_votes(teachers, question):
         yield measured if gradients is block else block._replace(gradients=measured)
 
 
-@around("hold-out images scaled by their brightness", "R26", downstream, "labelled")
-def holdout_images_are_standardised(labelled, network, seen, device):
+@around("hold-out images scaled by their brightness", "R26", downstream, "label_images")
+def holdout_images_are_standardised(label_images, network, seen, device):
     """A classifier sees the images of a hold-out as bright as their brightest."""
     brighter = np.rint(seen * (255.0 / seen.max(axis=(1, 2, 3)).mean())).clip(0, 255).astype(np.uint8)
-    return labelled(network, brighter, device)
+    return label_images(network, brighter, device)
 
 
 @around("noise repeats after the sampler's chunk", "R34", NoiseSource, "discrete_gaussian")

@@ -1,4 +1,4 @@
-"""Do the Celery workers of this machine live?
+"""Tells whether the Celery workers of this machine are alive.
 
 `python -m datalens_service.workers.process.health` exits with 0 if they do.
 

@@ -1,4 +1,4 @@
-"""`datalens plugins`: methods, extractors and generators of other packages, and what they owe."""
+"""`datalens plugins`: methods, extractors and generators of other packages, and checks of their contracts."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from datalens_service.base.errors import InvalidDataset
 from datalens_service.data.dataset import Upload
 from datalens_service.data.intake.assembly import assemble, with_preparation, with_public_test
 from datalens_service.data.intake.persons import note_splits
-from datalens_service.data.intake.readers import READERS, recognised
+from datalens_service.data.intake.readers import READERS, recognise_format
 from datalens_service.data.intake.reading_choices import AS_IT_IS, ReadingChoices
 from datalens_service.data.intake.schema_inference import inspect, without_constant_images
 from datalens_service.data.intake.untrusted.images import STRICT, PictureDecoder
@@ -25,7 +25,7 @@ def detect(path: Path, choices: ReadingChoices = AS_IT_IS, *, limits: Limits = D
         InvalidDataset: No reader recognises it, or its archive is refused.
     """
     with open_source(_existing(path), limits, choose_decoder(choices), choices.encoding) as source:
-        return recognised(source, choices)
+        return recognise_format(source, choices)
 
 
 def read_upload(path: Path, choices: ReadingChoices = AS_IT_IS, *, limits: Limits | None = None) -> Upload:
@@ -55,7 +55,7 @@ def read_with_notices(
 
 def read_source(source: Source, choices: ReadingChoices) -> tuple[str, Upload]:
     """Return format and contents of an opened upload; notices for its owner are in `source.notices` afterwards."""
-    name = recognised(source, choices)
+    name = recognise_format(source, choices)
     if choices.label_column is not None and not READERS[name].has_label_column:
         raise InvalidDataset("⟦label_column⟧ was declared, but the upload has no table whose columns hold labels.")
     index = READERS[name].index(source, choices)

@@ -80,7 +80,7 @@ class ClassifierBenchmark:
             given = label_by_features(images, labels, tested, self.schema)
             self.progress.reach(begun + STEPS_OF_A_TRAINING)
             return given
-        network = downstream.trained(
+        network = downstream.train_network(
             images,
             labels,
             self.schema.num_classes,
@@ -91,7 +91,7 @@ class ClassifierBenchmark:
             mirrored=self.settings.mirrored,
             observe=lambda done, whole: self.progress.reach(begun + STEPS_OF_A_TRAINING * done // whole),
         )
-        return downstream.labelled(network, tested, self.device)
+        return downstream.label_images(network, tested, self.device)
 
 
 def trained_by(classifier: JudgeClassifier, settings: EvaluationSettings, training_set: str) -> str:

@@ -35,7 +35,7 @@ Targets = Labels | NDArray[np.float32]
 """Labels (n,), or soft labels (n, classes)."""
 
 
-def trained(
+def train_network(
     images: Images,
     labels: Targets,
     num_classes: int,
@@ -139,7 +139,7 @@ def scaled(images: torch.Tensor) -> torch.Tensor:
     return averaged(images.permute(0, 3, 1, 2).float() / 255)
 
 
-def labelled(network: torch.nn.Module, images: Images, device: str) -> Labels:
+def label_images(network: torch.nn.Module, images: Images, device: str) -> Labels:
     """Return the most likely class, int64 (m,), of uint8 images (m, height, width, channels)."""
     import torch
 

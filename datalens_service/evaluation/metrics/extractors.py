@@ -271,13 +271,13 @@ def register_plugin(kind: str) -> tuple[str, str]:
             super().__init__(name, features_list)
 
         def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            return (extracted(extract, kind, images),)
+            return (extract_features(extract, kind, images),)
 
     register_feature_extractor(name, PluginExtractor)
     return name, hashlib.sha256(Path(inspect.getfile(extract)).read_bytes()).hexdigest()
 
 
-def extracted(extract: Extract, kind: str, images: torch.Tensor) -> torch.Tensor:
+def extract_features(extract: Extract, kind: str, images: torch.Tensor) -> torch.Tensor:
     """Extract features of images in the form of torch-fidelity.
 
     Raises:

@@ -21,7 +21,7 @@ from datalens_service.evaluation.metrics.context import Context
 from datalens_service.evaluation.metrics.metric import Better, Metric
 from datalens_service.evaluation.metrics.outcome import Basis, MetricResult, PublicFacts, Reads
 from datalens_service.evaluation.metrics.reference import Halves, Reference, halves
-from datalens_service.evaluation.metrics.reference_checks import spoiled, why_unknown
+from datalens_service.evaluation.metrics.reference_checks import spoil, why_unknown
 from datalens_service.evaluation.settings import PLUGINS, ExtractorKind
 
 if TYPE_CHECKING:
@@ -330,7 +330,7 @@ def _check(real: _FeaturesOf, comparison: ReferenceComparison, parts: Halves) ->
     """
     if real.extractor.kind not in _CHECKED:
         return
-    distances = {name: real.distance(images) for name, images in spoiled(parts.learned.images)}
+    distances = {name: real.distance(images) for name, images in spoil(parts.learned.images)}
     if reason := why_unknown(comparison.figures["fid"], distances):
         raise WorkerUnavailable(reason)
 

@@ -16,12 +16,11 @@ from typing import Literal, NamedTuple, Self
 import numpy as np
 from pydantic import Field
 
-from datalens_service.base.audience import Public
+from datalens_service.base.audience import FigureAudience, Public
 from datalens_service.base.fields import Frozen
 from datalens_service.data.dataset import Labels
 from datalens_service.evaluation.settings import EvaluationSettings
 
-FigureAudience = Literal["public", "owner"]
 Status = Literal["covered", "public", "private"]
 ReferenceKind = Literal["public", "hold-out", "private"]
 Reads = Literal["public", "released", "test", "reference", "training"]

@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from datalens_service.base.audience import FigureAudience
 from datalens_service.data.dataset import NOBODY, Dataset, Split, Upload
-from datalens_service.evaluation.metrics.outcome import FigureAudience, ReferenceKind, Status
+from datalens_service.evaluation.metrics.outcome import ReferenceKind, Status
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.privacy.randomness import TrainingRandomness
 

@@ -21,7 +21,7 @@ _BLOCK: Final = 256
 """Images that are spoiled at once."""
 
 
-def spoiled(images: Images) -> Iterator[tuple[str, Images]]:
+def spoil(images: Images) -> Iterator[tuple[str, Images]]:
     """Yield versions of real images that nobody would take for them, one after the other, with their names."""
     for name, spoil in _SPOILERS.items():
         # A public seed: nothing that protects anything is drawn here.

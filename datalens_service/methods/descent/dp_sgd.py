@@ -19,7 +19,7 @@ from datalens_service.methods.descent.iterates import bytes_of_iterates, check_r
 from datalens_service.methods.descent.noisy_directions import PartitionedRun, drowned_directions
 from datalens_service.methods.descent.sampled_gradients import SampledRun
 from datalens_service.methods.script import RunInputs, Script
-from datalens_service.methods.sums.record_sums import calibrated
+from datalens_service.methods.sums.record_sums import calibrate
 from datalens_service.models.classifiers.sizes import fits_scattering, largest_scattering_size, num_weights
 from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV, limit_units
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
@@ -99,7 +99,7 @@ class DpSgd(DpSgdParameters):
             if affordable == 0:
                 raise InfeasiblePlan("ε does not pay for one step: raise ⟦spec.epsilon⟧ or ⟦method.noise_multiplier⟧.")
             return PlannedRelease(mechanism=noisy, count=min(self.steps, affordable))
-        return calibrated(mechanism, ledger_units / self.steps).model_copy(update={"count": self.steps})
+        return calibrate(mechanism, ledger_units / self.steps).model_copy(update={"count": self.steps})
 
     def _histogram(self, schema: Schema, epsilon: float, delta: float) -> tuple[PlannedRelease, ...]:
         """Plan the histogram as the last release, if it was asked for."""

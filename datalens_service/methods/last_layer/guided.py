@@ -28,7 +28,7 @@ from datalens_service.methods.facts import SAMPLES_AND_NETWORKS, Facts, Levels
 from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
 from datalens_service.methods.sums.mixture import Mixture
 from datalens_service.methods.sums.moments import Moments
-from datalens_service.methods.sums.record_sums import calibrated
+from datalens_service.methods.sums.record_sums import calibrate
 from datalens_service.models.exact_products import exact_products, on_grid
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
@@ -89,7 +89,7 @@ class Guided(Method):
             records_per_unit=schema.records_per_unit,
             noise_stddev=MAXIMUM_NOISE_STDDEV,
         )
-        gradient = calibrated(mechanism, (ledger_units - start.cost()) / self.steps)
+        gradient = calibrate(mechanism, (ledger_units - start.cost()) / self.steps)
         return Plan(releases=(*start.releases, gradient.model_copy(update={"count": self.steps})))
 
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:

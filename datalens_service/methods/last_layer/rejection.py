@@ -30,7 +30,7 @@ from datalens_service.methods.base import Plan, named
 from datalens_service.methods.facts import SAMPLES_AND_NETWORKS, Facts, Levels
 from datalens_service.methods.last_layer.scattering import ENCODING_LENGTH, LinearLayer, ScatteringGradients
 from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
-from datalens_service.methods.sums.record_sums import COUNT_WEIGHT, calibrated
+from datalens_service.methods.sums.record_sums import COUNT_WEIGHT, calibrate
 from datalens_service.methods.sums.shapes import Shapes, fit_shapes, redraw
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.level_sets.level_sets import Content
@@ -79,7 +79,7 @@ class Rejection(ScatteringGradients):
             noise_stddev=MAXIMUM_NOISE_STDDEV,
             count_weight=COUNT_WEIGHT,
         )
-        release = calibrated(means, math.floor(self.features_share * ledger_units))
+        release = calibrate(means, math.floor(self.features_share * ledger_units))
         others = super().plan(schema, ledger_units - release.cost())
         return Plan(releases=(*others.releases[:-1], release, others.releases[-1]))
 

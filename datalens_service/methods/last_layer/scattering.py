@@ -39,7 +39,7 @@ from datalens_service.methods.public_start import spread_over
 from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
 from datalens_service.methods.sums.moments import Moments
 from datalens_service.methods.sums.pooled_moments import PooledMoments
-from datalens_service.methods.sums.record_sums import calibrated
+from datalens_service.methods.sums.record_sums import calibrate
 from datalens_service.methods.sums.shapes import Shapes
 from datalens_service.models.classifiers.sizes import MOST_FEATURES, largest_scattering_size
 from datalens_service.models.encoders import AnyEncoder, Encoder, ScatteringEncoder
@@ -116,7 +116,7 @@ class ScatteringGradients(Method):
             records_per_unit=schema.records_per_unit,
             noise_stddev=MAXIMUM_NOISE_STDDEV,
         )
-        gradient = calibrated(mechanism, (ledger_units - start.cost()) / self.steps)
+        gradient = calibrate(mechanism, (ledger_units - start.cost()) / self.steps)
         return Plan(releases=(*start.releases, gradient.model_copy(update={"count": self.steps})))
 
     def lengths(self, plan: Plan, schema: Schema, *, public: bool) -> dict[int, int]:

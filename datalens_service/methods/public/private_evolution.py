@@ -24,7 +24,7 @@ from datalens_service.methods.base import Method, Plan, named
 from datalens_service.methods.facts import NEXT_TO_NONE, Facts
 from datalens_service.methods.public.public_votes import capped_shares, plan_cells
 from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
-from datalens_service.methods.sums.record_sums import calibrated
+from datalens_service.methods.sums.record_sums import calibrate
 from datalens_service.models.encoders import AnyEncoder, ScatteringEncoder
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.installed import InstalledGenerator, check_installed, find_installed
@@ -85,7 +85,7 @@ class PrivateEvolution(Method):
             cells=self.candidates or plan_cells(schema, part),
             noise_stddev=MAXIMUM_NOISE_STDDEV,
         )
-        return Plan(releases=(calibrated(votes, part).model_copy(update={"count": self.rounds}),))
+        return Plan(releases=(calibrate(votes, part).model_copy(update={"count": self.rounds}),))
 
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
         trained = "" if find_installed(self.generator).untrained else _TRAINED

@@ -25,7 +25,7 @@ from datalens_service.methods.base import Method, Plan, named
 from datalens_service.methods.facts import NEXT_TO_NONE, Facts
 from datalens_service.methods.public_start import describe_source, spread_over
 from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
-from datalens_service.methods.sums.record_sums import calibrated
+from datalens_service.methods.sums.record_sums import calibrate
 from datalens_service.models.encoders import AnyEncoder, ScatteringEncoder
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.pool import PublicCells, pack
@@ -92,7 +92,7 @@ class PublicVotes(Method):
             cells=self.cells or plan_cells(schema, ledger_units),
             noise_stddev=MAXIMUM_NOISE_STDDEV,
         )
-        return Plan(releases=(calibrated(votes, ledger_units),))
+        return Plan(releases=(calibrate(votes, ledger_units),))
 
     @property
     def crops(self) -> bool:

@@ -14,7 +14,7 @@ from datalens_service.data.dataset import Images, Schema
 from datalens_service.mechanisms import PlannedRelease, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.mechanisms.private_records import Rows
-from datalens_service.methods.sums.record_sums import calibrated
+from datalens_service.methods.sums.record_sums import calibrate
 from datalens_service.models.generators.level_sets.level_sets import Content
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 
@@ -54,7 +54,7 @@ def plan_count(schema: Schema, ledger_units: int) -> PlannedRelease:
     count = VectorSum(
         num_groups=1, dimensions=1, records_per_unit=schema.records_per_unit, noise_stddev=MAXIMUM_NOISE_STDDEV
     )
-    return calibrated(count, _SHARE * ledger_units)
+    return calibrate(count, _SHARE * ledger_units)
 
 
 def count_drawings(rows: Rows, _released: None) -> GroupedVectors:

@@ -24,7 +24,7 @@ from datalens_service.methods.base import Plan
 from datalens_service.methods.facts import NEXT_TO_NONE, Facts, Levels
 from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
 from datalens_service.methods.sums.moments import Moments, fit_moments
-from datalens_service.methods.sums.record_sums import COUNT_WEIGHT, ImageVectors, SummedImages, calibrated, list_sums
+from datalens_service.methods.sums.record_sums import COUNT_WEIGHT, ImageVectors, SummedImages, calibrate, list_sums
 from datalens_service.models.generators.gaussian.gaussian import GaussianFit
 from datalens_service.models.generators.gaussian.mixture import MixtureFit, nearest
 from datalens_service.models.generators.generator import Generator
@@ -115,7 +115,7 @@ class Mixture(SummedImages):
             records_per_unit=schema.records_per_unit,
             noise_stddev=MAXIMUM_NOISE_STDDEV,
         )
-        return calibrated(mechanism, ledger_units / count).model_copy(update={"count": count})
+        return calibrate(mechanism, ledger_units / count).model_copy(update={"count": count})
 
     def _products(self, schema: Schema, groups: int, dimensions: int, ledger_units: float) -> PlannedRelease:
         mechanism = OuterProductSum(
@@ -124,7 +124,7 @@ class Mixture(SummedImages):
             records_per_unit=schema.records_per_unit,
             noise_stddev=MAXIMUM_NOISE_STDDEV,
         )
-        return calibrated(mechanism, ledger_units)
+        return calibrate(mechanism, ledger_units)
 
 
 class Components(NamedTuple):

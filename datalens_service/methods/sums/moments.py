@@ -22,7 +22,7 @@ from datalens_service.methods.sums.record_sums import (
     COUNT_WEIGHT,
     ImageVectors,
     SummedImages,
-    calibrated,
+    calibrate,
     list_sums,
     pooled_vectors,
 )
@@ -73,9 +73,9 @@ class Moments(SummedImages):
         covariances_share = 1 - self.subspace_share - self.means_share
         return Plan(
             releases=(
-                calibrated(subspace, self.subspace_share * ledger_units),
-                calibrated(means, self.means_share * ledger_units),
-                calibrated(covariances, covariances_share * ledger_units),
+                calibrate(subspace, self.subspace_share * ledger_units),
+                calibrate(means, self.means_share * ledger_units),
+                calibrate(covariances, covariances_share * ledger_units),
             )
         )
 

@@ -32,7 +32,7 @@ from datalens_service.methods.sums.record_sums import (
     MAXIMUM_DIMENSIONS,
     ImageVectors,
     SummedImages,
-    calibrated,
+    calibrate,
     list_sums,
     pooled_vectors,
     visible_detail,
@@ -133,9 +133,9 @@ class PooledMoments(SummedImages):
         covariance = OuterProductSum(num_groups=1, weights=_WEIGHTS, dimensions=varying, **common)
         return Plan(
             releases=(
-                calibrated(center, self.center_share * ledger_units),
-                calibrated(means, self.means_share * ledger_units),
-                calibrated(covariance, (1 - self.center_share - self.means_share) * ledger_units),
+                calibrate(center, self.center_share * ledger_units),
+                calibrate(means, self.means_share * ledger_units),
+                calibrate(covariance, (1 - self.center_share - self.means_share) * ledger_units),
             )
         )
 

@@ -24,7 +24,7 @@ from datalens_service.mechanisms.private_records import Rows
 from datalens_service.methods.base import Method, Plan
 from datalens_service.models.exact_products import exact_products, on_grid
 from datalens_service.models.generators.dct import LowFrequencies, count_planes
-from datalens_service.models.generators.gaussian.gaussian import around
+from datalens_service.models.generators.gaussian.gaussian import add_center
 from datalens_service.privacy.accounting import NeighboringRelation, smallest_noise_stddev
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 
@@ -117,9 +117,7 @@ class SummedImages(Method):
         )
 
 
-def calibrated(
-    mechanism: GroupedSum | CrossProductSum | GradientSum | CellVotes, ledger_units: float
-) -> PlannedRelease:
+def calibrate(mechanism: GroupedSum | CrossProductSum | GradientSum | CellVotes, ledger_units: float) -> PlannedRelease:
     """Calibrate a release to cost at most `ledger_units`, on the finest grid for which its noise can be drawn.
 
     Raises:
@@ -177,7 +175,7 @@ class ImageVectors:
         """Turn a released model of summed numbers into one of whole images; frequencies do not depend on data."""
         if self._frequencies is not None:
             tensors = tensors | {"basis": self._frequencies.lift(tensors["basis"])}
-        return around(self._center, tensors) if self._center else tensors
+        return add_center(self._center, tensors) if self._center else tensors
 
 
 def pooled_vectors(rows: Rows, view: ImageVectors) -> GroupedVectors:

@@ -23,7 +23,7 @@ from datalens_service.methods.base import Method, Plan
 from datalens_service.methods.facts import SAMPLES_AND_NETWORKS, Facts, Levels
 from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
 from datalens_service.methods.sums.content_count import count_drawings, plan_count, read_count
-from datalens_service.methods.sums.record_sums import COUNT_WEIGHT, calibrated, list_sums
+from datalens_service.methods.sums.record_sums import COUNT_WEIGHT, calibrate, list_sums
 from datalens_service.models.exact_products import exact_products, on_grid
 from datalens_service.models.generators.class_shares import estimate_shares
 from datalens_service.models.generators.generator import Generator
@@ -78,9 +78,9 @@ class Shapes(Method):
         return Plan(
             releases=(
                 *counts,
-                calibrated(means, self.means_share * ledger_units),
-                calibrated(shared, self.shared_share * ledger_units),
-                calibrated(classes, rest * ledger_units),
+                calibrate(means, self.means_share * ledger_units),
+                calibrate(shared, self.shared_share * ledger_units),
+                calibrate(classes, rest * ledger_units),
             )
         )
 

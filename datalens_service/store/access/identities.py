@@ -15,7 +15,7 @@ from datalens_service.base.errors import Forbidden
 from datalens_service.store.access import browser_sessions, tenants
 from datalens_service.store.access.browser_sessions import LIFETIME_SECONDS, BrowserSession
 from datalens_service.store.access.keys import SINGLE_SIGN_ON_PREFIX, ApiKey
-from datalens_service.store.access.roles import Role, Scope, checked_scopes, stored_role, stored_scopes
+from datalens_service.store.access.roles import Role, Scope, check_scopes, stored_role, stored_scopes
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.schema.tables import ApiKeyRow
@@ -62,7 +62,7 @@ def _remember(session: Session, identity: Identity) -> ApiKey:
     row = session.get(ApiKeyRow, f"sso_{digest[:_ID_DIGITS]}") or _added(session, identity, digest)
     if row.revoked_at is not None:
         raise Forbidden("Your access was revoked here; ask an owner of the data.")
-    checked_scopes(identity.role, identity.scopes)
+    check_scopes(identity.role, identity.scopes)
     row.name, row.scopes = identity.name, stored_scopes(identity.role, identity.scopes)
     row.role, row.is_steward = stored_role(identity.role)
     row.expires_at = read_database_clock(session) + timedelta(seconds=LIFETIME_SECONDS)

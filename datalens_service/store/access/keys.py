@@ -18,7 +18,7 @@ from datalens_service.base.errors import InvalidInput, StateConflict, Unauthoriz
 from datalens_service.base.fields import copied
 from datalens_service.proof.spenders import Actor
 from datalens_service.store.access import tenants
-from datalens_service.store.access.roles import Role, Scope, checked_scopes, stored_role, stored_scopes
+from datalens_service.store.access.roles import Role, Scope, check_scopes, stored_role, stored_scopes
 from datalens_service.store.access.shown_secrets import PATTERN, PREFIX_LENGTH, digest, draw_secret, matches
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
@@ -71,7 +71,7 @@ class ApiKey:
         """A copy of the row, without the hash."""
         role = Role.STEWARD if row.is_steward else Role(row.role)
         named = None if row.scopes is None else [Scope(scope) for scope in row.scopes.split()]
-        return copy_row(cls, row, role=role, scopes=checked_scopes(role, named))
+        return copy_row(cls, row, role=role, scopes=check_scopes(role, named))
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def create(database: Database, requested: KeyRequest | str) -> tuple[ApiKey, str
         InvalidInput: The role does not hold a scope that is named, or the key would have expired already.
     """
     request = KeyRequest(requested) if isinstance(requested, str) else requested
-    checked_scopes(request.role, request.scopes)
+    check_scopes(request.role, request.scopes)
     with database.transaction() as session:
         return _added(session, request)
 

@@ -80,7 +80,7 @@ def stored_scopes(role: Role, scopes: Iterable[Scope] | None) -> str | None:
     return None if scopes is None or frozenset(scopes) == SCOPES[role] else " ".join(sorted(scopes))
 
 
-def checked_scopes(role: Role, scopes: Iterable[Scope] | None) -> frozenset[Scope]:
+def check_scopes(role: Role, scopes: Iterable[Scope] | None) -> frozenset[Scope]:
     """The scopes of a key: all of its role, or those that are named."""
     if scopes is None:
         return SCOPES[role]

@@ -1,4 +1,6 @@
-"""Tenants: houses of their own within one service. Every data set, job, key, generator and webhook belongs to one.
+"""Tenants: groups of users of one service, none of which sees another.
+
+Every data set, job, key, generator and webhook belongs to one.
 
 Whether an object may be touched is decided in one place, `check_owned`: an object of another tenant does not exist.
 Accounts are per tenant as well, because fingerprints are keyed by tenant (docs/decisions/0006-accounts-per-tenant.md).

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO
 
 from sqlalchemy import ColumnElement, bindparam, delete, select
 from sqlalchemy.orm import Session
 
+from datalens_service.base.audience import FileAudience
 from datalens_service.base.clock import to_minute
 from datalens_service.base.errors import InvalidInput, NotFound
 from datalens_service.base.fields import copied
@@ -32,8 +33,6 @@ from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger import ledger
 from datalens_service.store.removals import RemovalKind
 from datalens_service.store.schema.tables import ArtifactRow, JobRow
-
-FileAudience = Literal["anyone", "owner"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _DIGEST_LENGTH = 16

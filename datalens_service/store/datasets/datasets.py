@@ -51,7 +51,7 @@ from datalens_service.store.patience import working
 from datalens_service.store.removals import RemovalKind
 from datalens_service.store.rows import copy_row
 from datalens_service.store.schema.tables import DEFAULT_TENANT, AccountRow, DatasetRow, JobRow, PrivacyAuditRow
-from datalens_service.store.unopened_uploads import absence
+from datalens_service.store.unopened_uploads import explain_absence
 
 OPEN: Final = ("queued", "running", "paused")
 """States of a job that has not ended."""
@@ -320,7 +320,7 @@ def _kind(schema: Schema) -> tuple[object, ...]:
 def _row(session: Session, dataset_id: str) -> DatasetRow:
     row = session.get(DatasetRow, dataset_id)
     if row is None:
-        raise absence(session, dataset_id)
+        raise explain_absence(session, dataset_id)
     return row
 
 
@@ -328,7 +328,7 @@ def _named_account(session: Session, dataset_id: str, tenant_id: str) -> Account
     """The account of a data set that an upload names; that of another tenant does not exist."""
     row = session.get(DatasetRow, dataset_id)
     if row is None or row.tenant_id != tenant_id:
-        raise absence(session, dataset_id, tenant_id=tenant_id)
+        raise explain_absence(session, dataset_id, tenant_id=tenant_id)
     return session.get_one(AccountRow, row.account_id)
 
 

@@ -18,7 +18,7 @@ from datalens_service.base.errors import NotFound, StateConflict
 from datalens_service.store.access import quotas
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
-from datalens_service.store.jobs.idempotency import earlier_job, key_conflict, request_fingerprint, scoped
+from datalens_service.store.jobs.idempotency import earlier_job, key_conflict, request_fingerprint, scope_key
 from datalens_service.store.jobs.jobs import DEFAULT_MAX_ATTEMPTS, SELECT_JOBS, Job, JobState, lock_dataset, new_row
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger import ledger
@@ -65,7 +65,7 @@ def create(
         dataset, _ = lock_dataset(session, dataset_id)
         if dataset.state != "ready":
             raise StateConflict("The data set was deleted; upload it again to audit it.")
-        key = scoped(idempotency_key, dataset.tenant_id)
+        key = scope_key(idempotency_key, dataset.tenant_id)
         if (known := earlier_job(session, key, fingerprint)) is not None:
             return _read(session, known)
         quotas.check_jobs(session, dataset.tenant_id)

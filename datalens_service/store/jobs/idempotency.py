@@ -17,7 +17,7 @@ def request_fingerprint(dataset_id: str, spec: dict[str, Any]) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def scoped(key: str | None, tenant_id: str) -> str | None:
+def scope_key(key: str | None, tenant_id: str) -> str | None:
     """The key as it is kept: tenants do not meet in it. That of the first tenant is kept as it came."""
     if key is None or tenant_id == DEFAULT_TENANT:
         return key

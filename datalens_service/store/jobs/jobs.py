@@ -46,7 +46,7 @@ from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.jobs import events, released_models
 from datalens_service.store.jobs.events import EventType
-from datalens_service.store.jobs.idempotency import earlier_job, key_conflict, request_fingerprint, scoped
+from datalens_service.store.jobs.idempotency import earlier_job, key_conflict, request_fingerprint, scope_key
 from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.jobs.released_models import Approval
 from datalens_service.store.ledger import aggregates, ledger
@@ -213,7 +213,7 @@ def create(
 
     def submit(session: Session) -> Job:
         dataset, account = lock_dataset(session, dataset_id)
-        key = scoped(idempotency_key, dataset.tenant_id)
+        key = scope_key(idempotency_key, dataset.tenant_id)
         if (known := earlier_job(session, key, fingerprint)) is not None:
             return Job.from_row(known)
         if dataset.state != "ready":

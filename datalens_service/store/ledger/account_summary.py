@@ -16,7 +16,7 @@ from datalens_service.privacy import accounting
 from datalens_service.privacy.accounting import Charge
 from datalens_service.proof.hash_chain import Entry, EntryKind
 from datalens_service.store.schema.tables import AccountRow, DatasetRow, LedgerEntryRow
-from datalens_service.store.unopened_uploads import absence
+from datalens_service.store.unopened_uploads import explain_absence
 
 
 class AccountFigures(BaseModel):
@@ -146,7 +146,7 @@ def read_account(session: Session, dataset_id: str) -> AccountRow:
     """The account that pays for a data set, not locked."""
     account = session.scalars(select(AccountRow).join(DatasetRow).where(DatasetRow.id == dataset_id)).one_or_none()
     if account is None:
-        raise absence(session, dataset_id)
+        raise explain_absence(session, dataset_id)
     return account
 
 

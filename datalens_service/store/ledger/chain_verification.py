@@ -1,4 +1,4 @@
-"""Does the account still add up? Chain, totals, jobs and stored aggregates against each other."""
+"""Checks that an account adds up: chain, totals, jobs and stored aggregates against each other."""
 
 from sqlalchemy import exists, select
 from sqlalchemy.orm import Session

@@ -1,8 +1,8 @@
-"""Does every account add up, and does it know every charge that the log outside the database knows?
+"""Checks that every account adds up, and knows every charge that the log outside the database knows.
 
-Every start asks this of the whole log, and of each account before it is used. Every reservation and charge asks it of
-what the log has gained since the account was last checked (`in_step_with_log`), so that a database restored under a
-running service is noticed before anything is spent from it.
+Every start checks the whole log, and each account before it is used. Every reservation and charge checks what the log
+has gained since the account was last checked (`in_step_with_log`), so that a database restored under a running service
+is noticed before anything is spent from it.
 
 A restored backup of the database has forgotten what was spent since; the log has not. Each charge that only the
 log knows is booked again as "recovered": out of its job's reservation as far as that goes, the rest out of what

@@ -37,7 +37,7 @@ _FEW_COLUMNS: Final = 8
 _ARCHIVES: Final = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar", ".zst")
 
 
-def recognised(source: Source, choices: ReadingChoices = AS_IT_IS) -> str:
+def recognise_format(source: Source, choices: ReadingChoices = AS_IT_IS) -> str:
     """Return the format of an opened upload: a key of `READERS`.
 
     Raises:

@@ -60,7 +60,7 @@ def discriminate(tensors: Tensors, points: NDArray[np.float32]) -> Labels:
     return labels
 
 
-def around(center: float, tensors: Tensors) -> Tensors:
+def add_center(center: float, tensors: Tensors) -> Tensors:
     """Extend a model that was fitted to images less a constant brightness by one direction, of fixed length."""
     basis, means, factors = tensors["basis"], tensors["means"], tensors["factors"]
     length = math.sqrt(len(basis))
