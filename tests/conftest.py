@@ -1,5 +1,6 @@
 """Databases for tests: an SQLite file always, a private PostgreSQL cluster where its binaries are installed."""
 
+import atexit
 import functools
 import gc
 import os
@@ -203,6 +204,8 @@ def pytest_collection() -> Generator[None, Any, Any]:
     gc.disable()
     collected = yield
     gc.freeze()
+    # Some libraries complain of what is left when the interpreter ends.
+    atexit.register(gc.unfreeze)
     gc.set_threshold(10_000, 10, 10)
     gc.enable()
     return collected
