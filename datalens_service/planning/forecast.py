@@ -18,8 +18,6 @@ from datalens_service.planning.measured import Measured, read_rows
 from datalens_service.privacy.accounting import mu_for_epsilon
 
 REAL: Final = "real"
-_STANDS_FOR: Final = {"teach": "look"}
-"""A choice whose line serves another one of which too few sets were measured."""
 _RIDGE: Final = 0.3
 _LEAST_GAIN: Final = 0.02
 _FEWEST: Final = 6
@@ -127,7 +125,7 @@ def forecast(choice: str, facts: ForecastFacts, without: str | None = None) -> R
         without: A set whose rows are left out.
     """
     declared = facts.majority is not None
-    line = _fit(choice, declared, without) or _fit(_STANDS_FOR.get(choice, choice), declared, without)
+    line = _fit(choice, declared, without)
     guessing = 100 * facts.guessing
     if line is None:
         return Range(guessing, (guessing + 100) / 2, 100.0)
