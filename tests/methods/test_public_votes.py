@@ -83,9 +83,9 @@ def test_only_verbatim_and_on_an_encoder_with_weights_there_are_crops() -> None:
 
 def test_cells_are_a_tenth_of_the_records_of_a_class_over_the_noise() -> None:
     schema = Schema(channels=3, height=32, width=32, class_names=tuple("abcde"), num_units=5_000)
-    assert plan_cells(schema, limit_units(1.0, 1e-5)) == 27
-    assert plan_cells(schema, limit_units(10.0, 1e-5)) == pytest.approx(203, abs=3)
-    assert plan_cells(schema.model_copy(update={"num_units": 50}), limit_units(1.0, 1e-5)) == 8
+    assert plan_cells(schema, limit_units(1.0, 1e-5), 10) == 27
+    assert plan_cells(schema, limit_units(10.0, 1e-5), 10) == pytest.approx(203, abs=3)
+    assert plan_cells(schema.model_copy(update={"num_units": 50}), limit_units(1.0, 1e-5), 10) == 8
 
 
 def test_equally_near_cells_go_to_the_first_whatever_the_order_of_rows() -> None:

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 
 _DIMENSIONS: Final = 64
+# Fitted with a small diffusion model on five classes of CIFAR-10 and on faces (docs/public-data.md).
+_VOTES_PER_CANDIDATE: Final = 2
+"""Votes of a candidate if all were equal, in deviations of the noise."""
 _CELLS: Final = 8
 """Cells along a side of an image that is averaged."""
 _WEIGHT_OF_CELLS: Final = 2.0
@@ -69,10 +72,10 @@ class PrivateEvolution(Method):
         default=None,
         ge=2,
         le=2**14,
-        description="Images of a class that are voted on in a round. Left out: so many that one gets votes of ten "
-        "times the noise, were all equal.",
+        description="Images of a class that are voted on in a round. Left out: so many that one gets twice as "
+        "many votes as the noise deviates by, were all equal.",
     )
-    threshold: Number = Field(default=1.0, ge=0, le=10, description="Votes that count, in deviations of the noise.")
+    threshold: Number = Field(default=2.0, ge=0, le=10, description="Votes that count, in deviations of the noise.")
     cap: Number = Field(default=0.2, gt=0, le=1, description="Largest share of a class that one image gives.")
     images: Integer = Field(default=200, ge=1, le=10_000, description="Images of a class that the result holds.")
 
@@ -82,7 +85,7 @@ class PrivateEvolution(Method):
         part = ledger_units // self.rounds
         votes = CellVotes(
             num_groups=schema.num_classes,
-            cells=self.candidates or plan_cells(schema, part),
+            cells=self.candidates or plan_cells(schema, part, _VOTES_PER_CANDIDATE),
             noise_stddev=MAXIMUM_NOISE_STDDEV,
         )
         return Plan(releases=(calibrate(votes, part).model_copy(update={"count": self.rounds}),))

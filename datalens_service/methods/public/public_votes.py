@@ -89,7 +89,7 @@ class PublicVotes(Method):
         self.encoder.check(schema)
         votes = CellVotes(
             num_groups=schema.num_classes,
-            cells=self.cells or plan_cells(schema, ledger_units),
+            cells=self.cells or plan_cells(schema, ledger_units, _VOTES_PER_CELL),
             noise_stddev=MAXIMUM_NOISE_STDDEV,
         )
         return Plan(releases=(calibrate(votes, ledger_units),))
@@ -165,10 +165,14 @@ def _fit_denoiser(schema: Schema, inputs: RunInputs) -> PublicDenoiser:
     return PublicDenoiser.from_images(schema, learned, digest, inputs.options.public_models, told)
 
 
-def plan_cells(schema: Schema, ledger_units: int) -> int:
-    """Choose the number of cells that the records of a class pay for, a tenth of these over the noise."""
+def plan_cells(schema: Schema, ledger_units: int, votes_per_cell: float) -> int:
+    """Choose the number of cells that the records of a class pay for.
+
+    Args:
+        votes_per_cell: Votes of a cell if all were equal, in deviations of the noise.
+    """
     evidence = schema.num_units * mu_of_ledger_units(ledger_units) / schema.num_classes
-    return min(_MOST, max(_FEWEST, round(evidence / _VOTES_PER_CELL)))
+    return min(_MOST, max(_FEWEST, round(evidence / votes_per_cell)))
 
 
 class Cells(NamedTuple):
