@@ -75,7 +75,7 @@ class PrivateEvolution(Method):
         description="Images of a class that are voted on in a round. Left out: so many that one gets twice as "
         "many votes as the noise deviates by, were all equal.",
     )
-    threshold: Number = Field(default=2.0, ge=0, le=10, description="Votes that count, in deviations of the noise.")
+    threshold: Number = Field(default=1.0, ge=0, le=10, description="Votes that count, in deviations of the noise.")
     cap: Number = Field(default=0.2, gt=0, le=1, description="Largest share of a class that one image gives.")
     images: Integer = Field(default=200, ge=1, le=10_000, description="Images of a class that the result holds.")
 
