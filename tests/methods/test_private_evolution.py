@@ -84,6 +84,15 @@ def test_rounds_share_the_budget_evenly_at_the_golden_price() -> None:
     assert account.charged_units > 0.99 * spec.limit_units(private.schema)
 
 
+@pytest.mark.parametrize(("epsilon", "rounds"), [(1.0, 4), (10.0, 1)])
+def test_by_default_a_candidate_gets_twice_the_noise_in_votes(epsilon: float, rounds: int) -> None:
+    schema = stripes().schema.model_copy(update={"num_units": 10_000})
+    spec = TrainingSpec(method=PrivateEvolution(generator="tiny", rounds=rounds), epsilon=epsilon, delta=1e-5)
+    votes = spec.plan(schema).releases[0].mechanism
+    average = schema.num_units / schema.num_classes / votes.cells
+    assert average / (votes.noise_stddev / votes.grid) == pytest.approx(2, rel=0.02)
+
+
 def test_a_run_that_is_taken_up_again_makes_the_same_images() -> None:
     private, spec = stripes(), TrainingSpec(method=METHOD, epsilon=20.0, delta=1e-4)
     account = MemoryAccount(spec.limit_units(private.schema))

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _DIMENSIONS: Final = 64
 # Fitted with a small diffusion model on five classes of CIFAR-10 and on faces (docs/public-data.md).
 _VOTES_PER_CANDIDATE: Final = 2
-"""Votes of a candidate if all were equal, in deviations of the noise."""
+"""Votes that a candidate gets if all get the same number, in standard deviations of the noise."""
 _CELLS: Final = 8
 """Cells along a side of an image that is averaged."""
 _WEIGHT_OF_CELLS: Final = 2.0
@@ -72,8 +72,8 @@ class PrivateEvolution(Method):
         default=None,
         ge=2,
         le=2**14,
-        description="Images of a class that are voted on in a round. Left out: so many that one gets twice as "
-        "many votes as the noise deviates by, were all equal.",
+        description="Images of a class that are voted on in a round. Left out: planned so that the average number of "
+        "votes for an image is twice the standard deviation of the noise.",
     )
     threshold: Number = Field(default=1.0, ge=0, le=10, description="Votes that count, in deviations of the noise.")
     cap: Number = Field(default=0.2, gt=0, le=1, description="Largest share of a class that one image gives.")

@@ -169,7 +169,7 @@ def plan_cells(schema: Schema, ledger_units: int, votes_per_cell: float) -> int:
     """Choose the number of cells that the records of a class pay for.
 
     Args:
-        votes_per_cell: Votes of a cell if all were equal, in deviations of the noise.
+        votes_per_cell: The average number of votes for a cell, in standard deviations of the noise.
     """
     evidence = schema.num_units * mu_of_ledger_units(ledger_units) / schema.num_classes
     return min(_MOST, max(_FEWEST, round(evidence / votes_per_cell)))
