@@ -1,7 +1,6 @@
 """The command line in this process, a real service beside it, and a small private image set."""
 
 import functools
-import itertools
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,15 +12,12 @@ import typer
 from typer.testing import CliRunner, Result
 
 from child_programs import without_processes
-from cli.service import service
+from cli.service import random_numbers_of, service
 from datalens_service.cli.app import app
 
 __all__ = ["service", "without_processes"]
 
 Run = Callable[..., Result]
-
-# The service knows records again: a test must not spend from the budget of another one's.
-_SEEDS = itertools.count()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -58,9 +54,9 @@ def datalens_json(datalens: Run) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def npz(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def npz(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     """80 + 20 images of 8×8 pixels in two classes, bright above or bright below; others for every test."""
-    rng = np.random.default_rng(next(_SEEDS))
+    rng = random_numbers_of(request.node.nodeid)
     arrays = {}
     for split, n in (("train", 80), ("test", 20)):
         labels = np.arange(n) % 2

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 
@@ -70,6 +71,15 @@ class RunningService:
                 said: dict[str, Any] = json.loads("".join(lines))
                 return said
         raise AssertionError(f"serve ended early: {self.log.read_text()}")
+
+
+def random_numbers_of(test: str) -> np.random.Generator:
+    """Numbers that no other test draws: the service knows records again, and with them what their budget is.
+
+    All bytes of the test's name are the seed. Numbers counted up would meet the seeds of other tests, and a seed
+    `[17, 0]` is the seed `17`.
+    """
+    return np.random.default_rng(list(test.encode()))
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ import pytest
 
 from datalens_service.privacy.guarantee import card_guarantee
 
-from .service import RunningService
+from .service import RunningService, random_numbers_of
 
 CLASSES: Final = ("--class-names", "dim,bright")
 HOUSEHOLDS: Final = (*CLASSES, "--unit", "household", "--records-per-unit", 5)
@@ -56,8 +56,7 @@ class World(NamedTuple):
 
 
 def write_images(path: Path, *, households: bool) -> Path:
-    # Others than those of `npz`, whose seeds are numbers: the service knows records again.
-    rng = np.random.default_rng([17, households])
+    rng = random_numbers_of(f"{__name__} {households}")
     labels = np.arange(2000) % 2
     images = rng.integers(0, 60, (2000, 8, 8), dtype=np.uint8)
     images[labels == 0, :4] += 150

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cli.service import RunningService
+from cli.service import RunningService, random_numbers_of
 from datalens_service.client import Client
 from tests.data.builders import encoded
 from tests.data.dicom_files import dicom
@@ -29,7 +29,7 @@ def patient(number: int) -> str:
 def hospital(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folders of patients with three 16-bit PNG and two DICOM files each, and a table beside them."""
     folder = tmp_path_factory.mktemp("hospital")
-    rng = np.random.default_rng(8)
+    rng = random_numbers_of(__name__)
     rows = ["file_name,label,patient"]
     for number in range(PATIENTS):
         (folder / patient(number)).mkdir()

@@ -17,7 +17,7 @@ from PIL import Image
 from typer.testing import Result
 
 from cli.commands import commands
-from cli.service import DATALENS, PATIENCE, RunningService
+from cli.service import DATALENS, PATIENCE, RunningService, random_numbers_of
 from cli.terminal import at_terminal
 from datalens_service.base.errors import InvalidInput
 from datalens_service.cli import review
@@ -38,7 +38,7 @@ FAST = ("--method", "moments", "--synthetic-images", 20, "--no-evaluation")
 @pytest.fixture
 def scans(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """Folders of persons, which read as class folders; other images for every test."""
-    rng = np.random.default_rng(sum(request.node.name.encode()))
+    rng = random_numbers_of(request.node.nodeid)
     images = [encoded(Image.fromarray(rng.integers(0, 256, (8, 8), dtype=np.uint8))) for _ in range(60)]
     files = {f"train/{SECRET}{number % 3}/{number}.png": image for number, image in enumerate(images)}
     return write_zip(tmp_path / "scans.zip", {**files, f"val/{SECRET}0/unused.png": images[-1]})
