@@ -80,7 +80,7 @@ def test_the_script_for_a_gpu_runs_small_and_measures_no_part_twice(
 def test_an_answer_that_is_no_success_counts_as_an_error() -> None:
     async def send() -> list[Answer]:
         transport = httpx2.MockTransport(lambda _: httpx2.Response(503))
-        async with httpx2.AsyncClient(transport=transport, base_url="http://service") as client:
+        async with httpx2.AsyncClient(transport=transport, base_url="http://service", timeout=60) as client:
             requests = [Request("GET", "/", expected=503), Request("GET", "/")]
             return [answer for request in requests for answer in await _send(client, request, 2)]
 

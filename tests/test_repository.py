@@ -1,5 +1,6 @@
-"""The tests need nothing around the repository: no history, no folder beside it, no name of somebody's machine."""
+"""The tests need nothing around the repository: no history, no folder beside it, no machine that is named or idle."""
 
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -11,6 +12,7 @@ FILES = list_files()
 TEXTS = [name for name in FILES if not re.search(rb"\0", (ROOT / name).read_bytes())]
 LEAVES = re.compile(r"\.\./shared|/work/|/root/|ROOT\.parent\b")
 UPWARDS = re.compile(r"Path\(__file__\)(?:\.resolve\(\))?\.parents\[(\d+)\]")
+REQUEST = re.compile(r"httpx2?\.(get|post|put|patch|delete|head|options|request|stream|Client|AsyncClient)$")
 MADE_UP = {"tests/test_repository.py"}
 
 
@@ -44,3 +46,16 @@ def test_no_program_climbs_out_of_the_repository() -> None:
         if name.endswith(".py")
     }
     assert {name: levels for name, levels in climbs.items() if levels} == {}
+
+
+def test_no_test_gives_up_after_the_seconds_of_a_library() -> None:
+    """Five, by default, which a service on a busy machine may well take."""
+    hasty = [
+        f"{name}:{node.lineno}"
+        for name in FILES
+        if name.startswith("tests/") and name.endswith(".py") and b"httpx" in (ROOT / name).read_bytes()
+        for node in ast.walk(ast.parse((ROOT / name).read_bytes()))
+        if isinstance(node, ast.Call) and REQUEST.match(ast.unparse(node.func))
+        if "timeout" not in {keyword.arg for keyword in node.keywords}
+    ]
+    assert hasty == []

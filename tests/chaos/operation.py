@@ -131,12 +131,9 @@ def differing_clock(folder: Path) -> Figures:
             with _another_api(stack, days) as url:
                 time.sleep(_LOOKED_AT_SECONDS)
                 told.append("clock" in httpx2.get(f"{url}/readyz", timeout=60).json()["degraded"])
-                answers.append(
-                    [
-                        httpx2.get(f"{url}/v1/jobs", headers={"Authorization": f"Bearer {plain}"}).status_code
-                        for plain in (stack.key, ended[1])
-                    ]
-                )
+                keys_of_both = [{"Authorization": f"Bearer {plain}"} for plain in (stack.key, ended[1])]
+                asked = (httpx2.get(f"{url}/v1/jobs", headers=headers, timeout=60) for headers in keys_of_both)
+                answers.append([answer.status_code for answer in asked])
         state = read(stack, f"/v1/datasets/{review.id}")["state"]
         is_open = browser_sessions.is_open(stack.database, session.token)
         with stack.client() as client:

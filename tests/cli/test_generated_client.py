@@ -39,8 +39,9 @@ def generated(service: RunningService, tmp_path_factory: pytest.TempPathFactory)
     folder = tmp_path_factory.mktemp("generated")
     [page] = [one.text for one in read_blocks("docs/integrations.md") if CONFIGURATION in one.text]
     configuration = re.findall(rf"^{CONFIGURATION}:\n(?:  .*\n)+", page, re.MULTILINE)[0]
-    # Its formatters would only be looked for.
-    (folder / "generator.yaml").write_text(f"{configuration}post_hooks: []\n")
+    # Its formatters would only be looked for, and it waits for no more than five seconds by itself.
+    more = f"post_hooks: []\nhttp_timeout: {PATIENCE}\n"
+    (folder / "generator.yaml").write_text(f"{configuration}{more}")
     source = ["--url", f"{service.url}/openapi.json", "--config", folder / "generator.yaml"]
     command = [sys.executable, "-m", "openapi_python_client", "generate", *source, "--meta", "none"]
     run = subprocess.run([*command, "--output-path", folder / PACKAGE], capture_output=True, text=True, check=False)
@@ -69,7 +70,7 @@ def _read(said: str) -> Generated:
 
 
 def test_nothing_is_left_out(generated: Generated, service: RunningService) -> None:
-    described = httpx2.get(f"{service.url}/openapi.json").json()
+    described = httpx2.get(f"{service.url}/openapi.json", timeout=PATIENCE).json()
     operations = [one["operationId"] for methods in described["paths"].values() for one in methods.values()]
     names = {re.sub(r"(?=[A-Z])", "_", name).lower() for name in operations}
     assert generated.functions.keys() == names

@@ -287,7 +287,7 @@ def test_what_arrived_of_a_piece_is_there_after_a_stop(tmp_path: Path, monkeypat
     monkeypatch.setenv("DATALENS_DRAIN_SECONDS", "1")
     running, arrived, whole = RunningService(tmp_path / "data"), 300_000, 1_000_000
     key = {"Authorization": f"Bearer {running.api_key}", "Tus-Resumable": "1.0.0"}
-    begun = httpx2.post(f"{running.url}/v1/uploads", headers={**key, "Upload-Length": str(whole)})
+    begun = httpx2.post(f"{running.url}/v1/uploads", headers={**key, "Upload-Length": str(whole)}, timeout=PATIENCE)
     place = begun.headers["Location"]
     head = {
         **key,
@@ -305,7 +305,8 @@ def test_what_arrived_of_a_piece_is_there_after_a_stop(tmp_path: Path, monkeypat
             time.sleep(0.02)
         assert running.stop(signal.SIGTERM) == 0
     again = RunningService(tmp_path / "data")
-    assert httpx2.head(f"{again.url}{place}", headers=key).headers["Upload-Offset"] == str(arrived)
+    told = httpx2.head(f"{again.url}{place}", headers=key, timeout=PATIENCE)
+    assert told.headers["Upload-Offset"] == str(arrived)
     assert again.stop() == 0
 
 

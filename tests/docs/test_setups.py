@@ -258,14 +258,14 @@ def test_quotas(service: RunningService, private: Path) -> None:
             with pytest.raises(ClientError) as refused:
                 spend()
             assert (str(refused.value.status), refused.value.slug) == (conflict, "quota-exceeded"), limit
-            assert httpx2.get(f"{service.url}/v1/usage", headers=bearer(plain)).json()["quotas"][name] == int(number)
+            assert get(service, "/v1/usage", plain).json()["quotas"][name] == int(number)
         # What it has already stays.
         assert client.dataset(dataset.id).state == "ready"
-        type_command(service, f"{quotas} --requests-per-minute 6 --no-limits")
-        statuses = {httpx2.get(f"{service.url}/v1/usage", headers=bearer(plain)).status_code for _ in range(8)}
+        type_command(service, f"{quotas} --requests-per-minute 2 --no-limits")
+        statuses = {get(service, "/v1/usage", plain).status_code for _ in range(8)}
         assert statuses == {200, int(too_many)}
     type_command(service, f"{quotas} --no-limits")
-    noted = httpx2.get(f"{service.url}/v1/audit", headers=bearer(plain), params={"actor": "local"}).json()["items"]
+    noted = get(service, "/v1/audit?actor=local", plain).json()["items"]
     assert [entry["action"] for entry in noted] == ["setQuotas"] * 5
 
 
@@ -308,7 +308,7 @@ def test_a_tenant_leaves(service: RunningService, private: Path, tmp_path: Path)
     subprocess.run(check.split(), cwd=unpacked, check=True, stdout=subprocess.DEVNULL)
     assert (unpacked / "README.txt").exists()
     type_command(service, f"{remove} house {yes} {out} {receipt}")
-    assert httpx2.get(f"{service.url}/v1/usage", headers=bearer(plain)).status_code == 401
+    assert get(service, "/v1/usage", plain).status_code == 401
     assert run_program(*verify.split()[1:], str(receipt)).returncode == 0
     with Client(service.url, service.api_key) as client:
         assert client.get_tenant(house).receipt == json.loads(receipt.read_text())
@@ -324,5 +324,6 @@ def wait_until(condition: Callable[[], bool], seconds: float) -> None:
         time.sleep(0.5)
 
 
-def bearer(plain: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {plain}"}
+def get(service: RunningService, path: str, plain: str) -> httpx2.Response:
+    headers = {"Authorization": f"Bearer {plain}"}
+    return httpx2.get(f"{service.url}{path}", headers=headers, timeout=PATIENCE_SECONDS)
