@@ -1,7 +1,11 @@
-"""Which files this process makes, wherever they lie: Python tells of every one that it opens, moves or links."""
+"""Which files this process makes, wherever they lie: Python tells of every one that it opens, moves or links.
+
+Threads that were there before somebody watched are not told of: an API of another test may be at work in them.
+"""
 
 import os
 import sys
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,24 +14,24 @@ from unittest import mock
 
 from .alarm import Alarm
 
-_MADE: list[list[Path]] = []
-"""Of whoever watches."""
+_WATCHED: dict[int, tuple[list[Path], frozenset[threading.Thread]]] = {}
+"""Of whoever watches: names, and the other threads that there were."""
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
 def _note(event: str, arguments: tuple[Any, ...]) -> None:
-    if not _MADE or event not in ("open", "os.mkdir", "os.rename", "os.link", "os.symlink"):
+    if not _WATCHED or event not in ("open", "os.mkdir", "os.rename", "os.link", "os.symlink"):
         return
     path = arguments[1] if event in ("os.rename", "os.link", "os.symlink") else arguments[0]
     flags = arguments[2] if event == "open" and isinstance(arguments[2], int) else _WRITES
-    # A file without a name opens its folder.
-    named = flags & _WRITES and flags & os.O_TMPFILE != os.O_TMPFILE
-    if not named or not isinstance(path, str | bytes | os.PathLike):
+    if not flags & _WRITES or not isinstance(path, str | bytes | os.PathLike):
         return
     written = Path(os.fsdecode(path)).absolute()
-    if event != "os.mkdir" or not written.exists():
-        for made in _MADE:
-            made.append(written)
+    # A folder that is there is not made again; whoever opens it makes a file without a name.
+    if event not in ("open", "os.mkdir") or not written.is_dir():
+        for made, others in list(_WATCHED.values()):
+            if threading.current_thread() not in others:
+                made.append(written)
 
 
 @contextmanager
@@ -37,13 +41,14 @@ def written_files() -> Generator[list[Path]]:
         sys.addaudithook(_note)
         _HOOKED.append(True)
     made: list[Path] = []
-    _MADE.append(made)
+    others = frozenset(threading.enumerate()) - {threading.current_thread()}
+    _WATCHED[id(made)] = made, others
     try:
         # A module that is imported for the first time on this machine would be kept as bytecode.
         with mock.patch.object(sys, "dont_write_bytecode", True):
             yield made
     finally:
-        _MADE.remove(made)
+        del _WATCHED[id(made)]
         made[:] = sorted({path for path in made if path.exists() and not path.is_relative_to("/dev/null")})
 
 
