@@ -112,7 +112,7 @@ _ACCEPTED_IN_QUIET_NOISE: Final = 0.2
 _EVIDENCE_FOR_A_DENOISER: Final = 15_000
 _LONGEST_GRADIENT_SECONDS: Final = 3600
 # On training images of CIFAR-10 that were set aside.
-_DIRECTIONS_IN_COLOUR, _VIEWS_OF_DRAWINGS = 300, 8000
+_DIRECTIONS_IN_COLOUR, _DRAWINGS = 1000, 4000
 # Settings with which samples of guided look like those of its warm start.
 _AS_RECORDS_VARY: Final = {"spread": 1.0, "least_spread": 1.0, "poses": False, "surfaces": False}
 
@@ -381,7 +381,7 @@ def _on_wavelets(schema: Schema, epsilon: float) -> Scattering:
         encoder=ScatteringEncoder(colours=colours),
         warm_start=DeadLeaves(),
         dimensions=_DIRECTIONS_IN_COLOUR,
-        samples=_VIEWS_OF_DRAWINGS,
+        samples=_DRAWINGS,
     )
 
 

@@ -13,7 +13,7 @@ from torch.nn import functional
 from datalens_service.base.errors import InvalidSpec
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.methods import Scattering
-from datalens_service.methods.last_layer.dead_leaves import DeadLeaves, draw_dead_leaves, vary
+from datalens_service.methods.last_layer.dead_leaves import DeadLeaves, draw_dead_leaves
 from datalens_service.methods.last_layer.scattering import choose_learning_rate
 from datalens_service.methods.sums.moments import Moments
 from datalens_service.models.classifiers.classifier import Classifier
@@ -131,33 +131,6 @@ def test_drawings_vary_and_have_the_size_of_records(size: tuple[int, int, int]) 
     assert (pictures.shape, pictures.dtype) == ((300, *size[1:], size[0]), np.uint8)
     assert pictures.std(axis=0).min() > 25
     assert len(np.unique(pictures, axis=0)) == 300
-
-
-def test_views_of_a_picture_are_shifts_of_it_in_another_light() -> None:
-    schema = Schema(channels=3, height=16, width=24, class_names=("a",), num_units=9)
-    pictures = draw_dead_leaves(schema, 20, np.random.default_rng(0))
-    views = vary(pictures, np.random.default_rng(1))
-    assert (views.shape, views.dtype) == (pictures.shape, np.uint8)
-    np.testing.assert_array_equal(views, vary(pictures, np.random.default_rng(1)))
-    shifts = [(down, right) for down in range(-2, 3) for right in range(-3, 4)]
-    for picture, view in zip(pictures, views, strict=True):
-        moved = (np.roll(picture, shift, axis=(0, 1))[2:-2, 3:-3] for shift in shifts)
-        alike = max(np.corrcoef(inner.ravel(), view[2:-2, 3:-3].ravel())[0, 1] for inner in moved)
-        assert not np.array_equal(picture, view)
-        assert alike > 0.95
-
-
-def test_directions_along_which_views_of_a_picture_differ_count_little() -> None:
-    """Views differ by stripes alone, by more than pictures differ from each other."""
-    rng = np.random.default_rng(0)
-    schema = Schema(channels=1, height=8, width=8, class_names=("a", "b"), num_units=300)
-    pictures, stripes_alone = rng.integers(100, 140, (60, 8, 8, 1)), np.where(np.arange(8) % 4 < 2, -1, 1)[:, None]
-    views = [(pictures + rng.integers(0, 90, (60, 1, 1, 1)) * stripes_alone).astype(np.uint8) for _ in range(4)]
-    apart, spread = (FeatureBasis.from_encoder(WAVELETS, schema, "cpu", 20, constant=0.0) for _ in range(2))
-    apart.fit_apart(views, 0.25, seed=0)
-    spread.fit(np.concatenate(views), 0.25, seed=0)
-    alike = [np.mean(np.sum(basis.features(views[0]) * basis.features(views[1]), axis=1)) for basis in (apart, spread)]
-    assert alike[0] > alike[1] + 0.2
 
 
 @pytest.mark.parametrize(

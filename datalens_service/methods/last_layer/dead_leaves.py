@@ -22,11 +22,6 @@ _SMALLEST, _LARGEST = 0.05, 0.6
 _GROUND, _LEAF, _OWN = 0.15, 0.2, 0.45
 """Deviations of brightness of a ground and of its leaves, and of one channel from the others, as a part of them."""
 _SHADE, _STRIPES, _GRAIN = 0.12, 0.05, 0.02
-VIEWS: Final = 4
-"""Views of a picture, among which a basis tells what does not matter."""
-_SIDES_OF_A_SHIFT: Final = 8
-_CONTRAST, _TINT, _LIGHT = 0.2, 0.07, 0.05
-"""Deviations of the logarithm of contrast, in all channels and in one, and of brightness."""
 
 
 class DeadLeaves(Frozen):
@@ -77,17 +72,3 @@ def _draw_leaf(schema: Schema, count: int, rng: np.random.Generator) -> tuple[Fl
     cover = np.clip((1 - np.hypot(far, wide)) * radius + 0.5, 0, 1)
     stripes = _STRIPES * normal[3] * np.sin((0.3 + 2 * uniform[4]) * across)
     return cover, _SHADE * (normal[1] * far + normal[2] * wide) + stripes
-
-
-def vary(pictures: Images, rng: np.random.Generator) -> Images:
-    """Return another view of each picture: shifted by at most an eighth of its sides, in another light."""
-    count, height, width, channels = pictures.shape
-    margins = height // _SIDES_OF_A_SHIFT, width // _SIDES_OF_A_SHIFT
-    wide = np.pad(pictures, ((0, 0), *((margin, margin) for margin in margins), (0, 0)), mode="reflect")
-    down, right = (rng.integers(0, 2 * margin + 1, count) for margin in margins)
-    windows = np.lib.stride_tricks.sliding_window_view(wide, (height, width), axis=(1, 2))
-    pixels = windows[np.arange(count), down, right].transpose(0, 2, 3, 1) / np.float32(255)
-    contrast, tint, light = (rng.normal(size=(count, 1, 1, size)) for size in (1, channels, 1))
-    middle = pixels.mean(axis=(1, 2, 3), keepdims=True)
-    lit = middle + _LIGHT * light + (pixels - middle) * np.exp(_CONTRAST * contrast + _TINT * tint)
-    return np.asarray(np.clip(np.rint(255 * lit), 0, 255), dtype=np.uint8)

@@ -33,7 +33,7 @@ from datalens_service.mechanisms import CrossProductSum, PlannedRelease
 from datalens_service.mechanisms.private_records import PrivateRecords, Rows
 from datalens_service.methods.base import Method, Plan, named
 from datalens_service.methods.facts import NEXT_TO_NONE, Facts
-from datalens_service.methods.last_layer.dead_leaves import VIEWS, DeadLeaves, draw_dead_leaves, vary
+from datalens_service.methods.last_layer.dead_leaves import DeadLeaves, draw_dead_leaves
 from datalens_service.methods.last_layer.guided import Layer, fit_linear_classifier, layer_gradients
 from datalens_service.methods.public_start import spread_over
 from datalens_service.methods.script import Ask, Outcome, RunInputs, Script
@@ -93,9 +93,7 @@ class ScatteringGradients(Method):
     averaging: Number = Field(default=0.9, ge=0, lt=1, description="Decay of the average of weights.")
     error_norm: Number = Field(default=0.2, gt=0, le=2, description="Largest length of a record's error.")
     dimensions: Integer = Field(default=600, ge=1, le=4096, description="Features that the linear layer sees, at most.")
-    samples: Integer = Field(
-        default=12_000, ge=100, le=100_000, description="Released samples that the basis fits, or views of drawings."
-    )
+    samples: Integer = Field(default=12_000, ge=100, le=100_000, description="Released samples that the basis fits.")
     evenness: Number = Field(
         default=0.25, ge=0, le=0.5, description="Power of a direction's variance that features are divided by."
     )
@@ -132,11 +130,7 @@ class ScatteringGradients(Method):
     def feature_dimensions(self, schema: Schema) -> int:
         """Return the number of features of a record: all of the encoder, or at most `dimensions` in a basis."""
         features = self.feature_encoder().dimensions(schema)
-        return features if self.warm_start is None else min(self.dimensions, features, self.pictures())
-
-    def pictures(self) -> int:
-        """Return the number of pictures that the basis fits: samples, or drawings of which each is seen some times."""
-        return self.samples // VIEWS if isinstance(self.warm_start, DeadLeaves) else self.samples
+        return features if self.warm_start is None else min(self.dimensions, features, self.samples)
 
 
 class Scattering(ScatteringGradients):
@@ -292,11 +286,7 @@ class LinearLayer:
         if has_basis:
             seen, labels = self._seen_images()
             tell = tell_part(options.tell, 0.0, self._share_of_samples())
-            if self._start is None:
-                views = [vary(seen, randomness.numpy("views", view)) for view in range(VIEWS)]
-                basis.fit_apart(views, parameters.evenness, randomness.seed("basis"), tell)
-            else:
-                basis.fit(seen, parameters.evenness, randomness.seed("basis"), tell)
+            basis.fit(seen, parameters.evenness, randomness.seed("basis"), tell)
             if len(labels):
                 features = basis.features(seen[: len(labels)])
                 self._weights = fit_linear_classifier(features, labels, schema.num_classes)
@@ -312,7 +302,7 @@ class LinearLayer:
         """Return samples and as many public images, and the labels of those at the front with private classes."""
         parameters, schema, public = self._parameters, self._schema, self._inputs.public
         if self._start is None:
-            images = draw_dead_leaves(schema, parameters.pictures(), self._inputs.randomness.numpy("samples"))
+            images = draw_dead_leaves(schema, parameters.samples, self._inputs.randomness.numpy("samples"))
             labels = np.empty(0, dtype=np.int64)
         else:
             seed = self._inputs.randomness.seed("samples")
