@@ -49,7 +49,7 @@ def test_no_program_climbs_out_of_the_repository() -> None:
 
 
 def test_no_test_gives_up_after_the_seconds_of_a_library() -> None:
-    """Five, by default, which a service on a busy machine may well take."""
+    """By default httpx2 waits for five seconds, and a service on a busy machine may take longer."""
     hasty = [
         f"{name}:{node.lineno}"
         for name in FILES

@@ -74,7 +74,7 @@ class RunningService:
 
 
 def random_numbers_of(test: str) -> np.random.Generator:
-    """Numbers that no other test draws: the service knows records again, and with them what their budget is.
+    """Draw numbers that no other test draws: the shared service recognises records, which have one budget for good.
 
     All bytes of the test's name are the seed. Numbers counted up would meet the seeds of other tests, and a seed
     `[17, 0]` is the seed `17`.

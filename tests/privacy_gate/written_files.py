@@ -1,6 +1,6 @@
 """Which files this process makes, wherever they lie: Python tells of every one that it opens, moves or links.
 
-Threads that were there before somebody watched are not told of: an API of another test may be at work in them.
+Threads that ran before a watch began are ignored: they may belong to an API that another test has started.
 """
 
 import os
@@ -15,7 +15,7 @@ from unittest import mock
 from .alarm import Alarm
 
 _WATCHED: dict[int, tuple[list[Path], frozenset[threading.Thread]]] = {}
-"""Of whoever watches: names, and the other threads that there were."""
+"""For each watch, the names written to so far, and the other threads that ran when it began."""
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
