@@ -22,8 +22,6 @@ class Row(NamedTuple):
     settings: tuple[str, ...] = ()
     at: Mapping[float, tuple[str, ...]] = {}
     """Settings for one ε alone."""
-    start: str | None = None
-    """Title of what the warm start alone is called, if it is measured."""
 
     def options(self, epsilon: float, delta: float, seed: int, extra: tuple[str, ...] = ()) -> SpecOptions:
         """The request. Settings of a trial replace those of this ε, and these the row's own."""
@@ -47,7 +45,7 @@ ROWS: Final = {
     "diffusion": Row("`diffusion`", preset="diffusion"),
     "auto": Row("preset `auto`", preset="auto"),
     "teach": Row("preset `auto`, purpose `teach`", preset="auto", purpose="teach"),
-    "warm": Row("DataLens after a warm start, preset `balanced`", preset="balanced", start="that warm start alone"),
+    "warm": Row("DataLens after a warm start, preset `balanced`", preset="balanced"),
     "scratch": Row("DataLens from scratch, ours", method="datalens", settings=_SCRATCH, at=_FEWER_STEPS),
     "klevel": Row(
         "the same with votes of D2P-Fed", method="datalens", at=_FEWER_STEPS,
@@ -59,9 +57,9 @@ ROWS: Final = {
     ),
     "g_pate": Row("G-PATE, ours", preset="g_pate"),
     "gs_wgan": Row("GS-WGAN with all critics, ours", preset="gs_wgan"),
-    "pate_gan": Row("PATE-GAN after a warm start, ours", preset="pate_gan", start="the warm start of PATE-GAN alone"),
+    "pate_gan": Row("PATE-GAN after a warm start, ours", preset="pate_gan"),
     "pate_gan_scratch": Row("PATE-GAN from scratch", preset="pate_gan", settings=("warm_start=null",)),
-    "dp_gan": Row("DP-GAN after a warm start, ours", preset="dp_gan", start="the warm start of DP-GAN alone"),
+    "dp_gan": Row("DP-GAN after a warm start, ours", preset="dp_gan"),
     "dp_gan_scratch": Row(
         "DP-GAN from scratch, Poisson batches", preset="dp_gan",
         settings=("warm_start=null", "sampling=poisson", "batch=600", "steps=400", "updates_per_generator_step=1"),

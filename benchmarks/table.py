@@ -17,7 +17,6 @@ from typing import Any, Final
 from benchmarks import panel_page, published
 from benchmarks.kept_results import RESULTS, markdown_table, read_results, read_rows
 from benchmarks.pooling import cell, pool, protocol
-from benchmarks.rows import ROWS
 
 ROOT = Path(__file__).parent.parent
 NOTES: Final = ROOT / "benchmarks" / "utility.md"
@@ -119,10 +118,9 @@ def take_fidelity(row: dict[str, Any], again: dict[str, Any] | None) -> dict[str
     return row | {name: again[name] for name in FIDELITY if name in again} | {"fidelity_of": again["commit"]}
 
 
-def rank(row: dict[str, Any]) -> tuple[int, bool]:
-    """Place of a row: after a run of votes comes its warm start alone."""
-    chosen = ROWS.get(row["row"])
-    return ORDER.index(row["row"]), chosen is not None and row["method"] == chosen.start
+def rank(row: dict[str, Any]) -> int:
+    """Place of a row."""
+    return ORDER.index(row["row"])
 
 
 def accuracy(row: dict[str, Any]) -> str:
@@ -217,8 +215,8 @@ def judges() -> str:
 
 
 def page(results: Rows) -> str:
-    """docs/utility.md. Starts alone, and rivals without one, are among the measurements only."""
-    shown = [row for row in results if row["row"] not in UNSHOWN and not rank(row)[1]]
+    """docs/utility.md. Rivals without a warm start are among the measurements only."""
+    shown = [row for row in results if row["row"] not in UNSHOWN]
     notes = NOTES.read_text().replace("{overview}\n", overview(shown, both_figures))
     notes = notes.replace("{samples}\n", samples())
     notes = notes.replace("{rivals}\n", markdown_table(list(published.HEAD), published.lines()))

@@ -5,8 +5,7 @@
     python -m benchmarks.utility --row warm --set student_learning_rate=1e-4 --held-out
 
 `--row` is a key of `benchmarks.rows.ROWS`, `floor` (noisy class averages) or `ceiling` (real images, no ε). Last
-step, mean and spread over seeds, nothing selected on test data. A run with a warm start is measured before and after
-its votes.
+step, mean and spread over seeds, nothing selected on test data.
 
 `--held-out` is for choosing settings: 50,000 training images, judged by the other 10,000; no test image is read.
 
@@ -34,7 +33,7 @@ from benchmarks.environment import dataset, provenance, without_test_images
 from benchmarks.fidelity import Fidelity
 from benchmarks.grids import write
 from benchmarks.kept_results import print_result
-from benchmarks.rows import ROWS, Row
+from benchmarks.rows import ROWS
 from datalens_service.data.dataset import Dataset, Images
 from datalens_service.evaluation.metrics import downstream
 from datalens_service.evaluation.metrics.baselines import class_average_score
@@ -59,26 +58,23 @@ def accuracy_of(network: nn.Module, data: Dataset) -> float:
     return 100 * float(np.mean(downstream.label_images(network, data.test.images, "cpu") == data.test.labels))
 
 
-def measured(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]:
-    """The released generator and, where the row has one, the warm start before the votes."""
+def measured(options: argparse.Namespace, data: Dataset) -> dict[str, Any]:
+    """The released generator."""
     chosen = ROWS[options.row]
-    fidelity = fidelity_on(options, data)
-    scores: dict[str, list[float]] = {}
-    fidelities: dict[str, dict[str, Any]] = {}
+    scores: list[float] = []
     seconds: list[float] = []
+    figures: dict[str, Any] = {}
     for seed in seeds(options):
         selection = chosen.options(options.epsilon, options.delta, seed, tuple(options.settings))
-        generators, spent = trained(chosen, selection.build_spec(data.schema), data)
+        generator, spent = trained(selection.build_spec(data.schema), data)
         seconds.append(spent)
-        if options.grids is not None and seed == options.first_seed:
-            write(generators[chosen.title], options.grids, options.dataset, options.row, options.epsilon)
-        for title, generator in generators.items():
-            images, labels, drawing_seconds = drawn(generator, options.images, seed)
-            scores.setdefault(title, []).append(trained_on(images, labels, data, seed))
-            if seed == options.first_seed:
-                fidelities[title] = {"drawing_seconds": drawing_seconds} | fidelity.of(images, labels)
-    mean = statistics.mean(seconds)
-    return [line(options, title, values, mean) | fidelities[title] for title, values in scores.items()]
+        images, labels, drawing_seconds = drawn(generator, options.images, seed)
+        scores.append(trained_on(images, labels, data, seed))
+        if seed == options.first_seed:
+            figures = {"drawing_seconds": drawing_seconds} | fidelity_on(options, data).of(images, labels)
+            if options.grids is not None:
+                write(generator, options.grids, options.dataset, options.row, options.epsilon)
+    return line(options, chosen.title, scores, statistics.mean(seconds)) | figures
 
 
 def drawn(generator: Generator, count: int, seed: int) -> tuple[np.ndarray, np.ndarray, float]:
@@ -88,33 +84,30 @@ def drawn(generator: Generator, count: int, seed: int) -> tuple[np.ndarray, np.n
     return images, labels, round(time.process_time() - began, 1)
 
 
-def trained(chosen: Row, spec: TrainingSpec, data: Dataset) -> tuple[dict[str, Generator], float]:
-    """The released generator, and the warm start if the row has one, by title; processor seconds of training."""
+def trained(spec: TrainingSpec, data: Dataset) -> tuple[Generator, float]:
+    """The released generator, and processor seconds of training."""
     began = time.process_time()
     result = run(spec, data, account=UnchargedAccount())
-    seconds = time.process_time() - began
-    named = {chosen.title: result.generator, chosen.start: result.initial_generator if chosen.start else None}
-    return {title: generator for title, generator in named.items() if title and generator is not None}, seconds
+    return result.generator, time.process_time() - began
 
 
-def floor(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]:
+def floor(options: argparse.Namespace, data: Dataset) -> dict[str, Any]:
     """The baseline of ten noisy class averages, of which the nearest counts."""
     budget = {"epsilon": options.epsilon, "delta": options.delta}
     if data.test is None:
         raise SystemExit("the set has no test images")
     scores = [class_average_score(data.train, data.test, data.schema, seed=seed, **budget) for seed in seeds(options)]
     values = [score.accuracy for score in scores]
-    return [
-        line(options, "floor A: noisy class averages", values, None) | fidelity_on(options, data).of_class_averages()
-    ]
+    figures = fidelity_on(options, data).of_class_averages()
+    return line(options, "floor A: noisy class averages", values, None) | figures
 
 
-def ceiling(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]:
+def ceiling(options: argparse.Namespace, data: Dataset) -> dict[str, Any]:
     """The standard CNN on the real training images."""
     real = data.train
     values = [trained_on(real.images, real.labels, data, seed) for seed in seeds(options)]
     row = line(options, "ceiling: real images", values, None) | fidelity_on(options, data).of_real_images()
-    return [row | {"epsilon": None, "delta": None, "relation": None, "synthetic_images": 0}]
+    return row | {"epsilon": None, "delta": None, "relation": None, "synthetic_images": 0}
 
 
 def fidelity_on(options: argparse.Namespace, data: Dataset) -> Fidelity:
@@ -168,7 +161,7 @@ def main() -> None:
     if options.held_out:
         data = without_test_images(data)
     measure = {FLOOR: floor, CEILING: ceiling}.get(options.row, measured)
-    print_result({**origin, "rows": measure(options, data)})
+    print_result({**origin, "rows": [measure(options, data)]})
 
 
 if __name__ == "__main__":
