@@ -34,6 +34,7 @@ AT_ONCE = Scattering(warm_start=None, steps=10)
 """All of the budget for gradients on the features of an encoder."""
 DRAWINGS = METHOD.model_copy(update={"warm_start": DeadLeaves(), "dimensions": 100})
 WAVELETS, OPPONENT = ScatteringEncoder(), ScatteringEncoder(colours="opponent")
+MIRRORED = ScatteringEncoder(colours="opponent", mirrored=True)
 each_start = pytest.mark.parametrize("method", [METHOD, DRAWINGS, AT_ONCE], ids=["samples", "drawings", "none"])
 
 
@@ -135,7 +136,7 @@ def test_drawings_vary_and_have_the_size_of_records(size: tuple[int, int, int]) 
 
 @pytest.mark.parametrize(
     ("size", "encoder"),
-    [((1, 28, 28), WAVELETS), ((3, 8, 8), WAVELETS), ((3, 6, 9), WAVELETS), ((3, 12, 9), OPPONENT)],
+    [((1, 28, 28), WAVELETS), ((3, 8, 8), WAVELETS), ((3, 6, 9), MIRRORED), ((3, 12, 9), OPPONENT)],
 )
 def test_features_do_not_depend_on_the_place_in_a_batch(size: tuple[int, int, int], encoder: ScatteringEncoder) -> None:
     """To the last bit: a record that is left out moves the others."""
@@ -158,10 +159,20 @@ def test_opponent_colours_are_apart_and_of_rgb_images_alone() -> None:
         Scattering(encoder=OPPONENT, warm_start=DeadLeaves()).plan(stripes().schema, UNITS)
 
 
-def test_a_released_classifier_keeps_its_colours(tmp_path: Path) -> None:
+def test_an_image_and_its_mirror_image_have_the_same_features_where_a_job_asks_for_it() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (9, 8, 12, 3), dtype=np.uint8)
+    schema = Schema(channels=3, height=8, width=12, class_names=("a",), num_units=9)
+    for encoder, same in ((MIRRORED, True), (OPPONENT, False)):
+        features, of_mirrored = (encoder.load(schema).encode(each) for each in (images, images[:, :, ::-1]))
+        assert np.array_equal(features, of_mirrored) is same
+        assert np.linalg.norm(features, axis=1).max() <= 1
+
+
+@pytest.mark.parametrize("encoder", [OPPONENT, MIRRORED], ids=["colours", "mirrored"])
+def test_a_released_classifier_keeps_its_encoder(tmp_path: Path, encoder: ScatteringEncoder) -> None:
     schema = Schema(channels=3, height=8, width=12, class_names=("a", "b"), num_units=300)
     images = np.random.default_rng(0).integers(0, 256, (30, 8, 12, 3), dtype=np.uint8)
-    basis = basis_of(schema, images, OPPONENT)
+    basis = basis_of(schema, images, encoder)
     weights = np.random.default_rng(1).normal(size=(6, 2)).astype(np.float32)
     as_classifier(basis, weights).save(tmp_path / "classifier.safetensors")
     loaded = Classifier.load(tmp_path / "classifier.safetensors")

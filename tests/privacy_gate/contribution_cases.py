@@ -175,7 +175,7 @@ _MIXTURE = Mixture(components=2, iterations=2, subspace_dimensions=4)
 _GUIDED: dict[str, Any] = {"steps": 3, "samples": 100, "epochs": 1, "hidden_units": 3}
 _SCATTERING: dict[str, Any] = {"steps": 2, "samples": 100, "dimensions": 9}
 WEIGHTS = ["imagenet-lite0"] if imagenet_lite0.find_spec(imagenet_lite0._PACKAGE) else []
-_OPPONENT = ScatteringEncoder(colours="opponent")
+_OPPONENT = ScatteringEncoder(colours="opponent", mirrored=True)
 _ENCODERS = ("scattering", OWN_ENCODER, *WEIGHTS)
 _POISSON: dict[str, Any] = {"sampling": "poisson", "batch": 9, "noise_multiplier": 8.0}
 _DIRECTIONS: dict[str, Any] = {"noise": "von_mises_fisher", "sampling": "partition"}

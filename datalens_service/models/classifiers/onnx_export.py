@@ -26,7 +26,13 @@ from datalens_service.models.encoders.lite0_network import (
     SameConvolution,
     UnitLength,
 )
-from datalens_service.models.encoders.network import MIDDLE, OnnxNetwork, OpponentColours, ScatteringNetwork
+from datalens_service.models.encoders.network import (
+    MIDDLE,
+    MeanOfMirrored,
+    OnnxNetwork,
+    OpponentColours,
+    ScatteringNetwork,
+)
 from datalens_service.models.encoders.wavelets import ScatteringTransform, margins
 
 _OPSET, _IR_VERSION = 17, 8
@@ -168,7 +174,7 @@ def _relu6(graph: Graph, _layer: nn.Module, _schema: Schema) -> None:
 def _scattering_network(graph: Graph, layer: ScatteringNetwork, schema: Schema) -> None:
     """Write colours, scattering, mean and deviation of each group of channels, then one vector."""
     _sequential(graph, layer.colours, schema)
-    _scattering(graph, layer.scattering, schema)
+    _layer(graph, layer.scattering, schema)
     groups = graph.constant(np.array([0, layer.normalise.num_groups, -1], dtype=np.int64))
     grouped = graph.add("Reshape", graph.last, groups)
     centered = graph.add("Sub", grouped, graph.add("ReduceMean", grouped, axes=[2], keepdims=1))
@@ -190,6 +196,16 @@ def _onnx(graph: Graph, _layer: OnnxNetwork, _schema: Schema) -> None:
 
 def _lite0(graph: Graph, layer: Lite0Network, schema: Schema) -> None:
     _layer(graph, layer.layers, schema)
+
+
+def _mean_of_mirrored(graph: Graph, layer: MeanOfMirrored, schema: Schema) -> None:
+    image = graph.last
+    _layer(graph, layer.layer, schema)
+    maps = graph.last
+    ends = [graph.constant(np.array([number], dtype=np.int64)) for number in (-1, np.iinfo(np.int64).min, 3, -1)]
+    graph.add("Slice", image, *ends)
+    _layer(graph, layer.layer, schema)
+    graph.add("Mul", graph.add("Add", maps, graph.last), graph.number(0.5))
 
 
 def _scattering(graph: Graph, layer: ScatteringTransform, schema: Schema) -> None:
@@ -243,6 +259,8 @@ _WRITERS: dict[type[nn.Module], Callable[[Graph, Any, Schema], None]] = {
     nn.ReLU6: _relu6,
     nn.AdaptiveAvgPool2d: _node("GlobalAveragePool"),
     OpponentColours: _opponent_colours,
+    ScatteringTransform: _scattering,
+    MeanOfMirrored: _mean_of_mirrored,
     ScatteringNetwork: _scattering_network,
     Lite0Network: _lite0,
     OnnxNetwork: _onnx,

@@ -48,10 +48,10 @@ class ScatteringNetwork(EncoderNetwork):
 
     images_at_once: ClassVar[int] = 256
 
-    def __init__(self, channels: int, *, opponent: bool = False) -> None:
+    def __init__(self, channels: int, *, opponent: bool = False, mirrored: bool = False) -> None:
         super().__init__()
         self.colours = nn.Sequential(OpponentColours()) if opponent else nn.Sequential()
-        self.scattering = ScatteringTransform()
+        self.scattering = MeanOfMirrored(ScatteringTransform()) if mirrored else ScatteringTransform()
         self.normalise = nn.GroupNorm(_GROUPS, MAPS * channels, affine=False)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -77,6 +77,19 @@ class OpponentColours(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Mix RGB images (n, 3, height, width) in [0, 1]."""
         return nn.functional.conv2d(images - MIDDLE, self.mixture)
+
+
+class MeanOfMirrored(nn.Module):
+    """The mean of a layer's maps of an image and of its mirror image."""
+
+    def __init__(self, layer: ScatteringTransform) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Take images (n, channels, height, width)."""
+        mean: Tensor = (self.layer(images) + self.layer(images.flip(-1))) / 2
+        return mean
 
 
 class OnnxNetwork(EncoderNetwork):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from pydantic import Field
 
 from datalens_service.base.errors import InvalidSpec
+from datalens_service.base.fields import Flag
 from datalens_service.data.dataset import Schema
 from datalens_service.models.encoders.base import Encoder
 
@@ -27,6 +28,12 @@ class ScatteringEncoder(Encoder):
         exclude_if=lambda colours: colours == "separate",
         description="Wavelets see each channel, or of RGB images brightness and two differences of colours.",
     )
+    mirrored: Flag = Field(
+        default=False,
+        exclude_if=lambda mirrored: not mirrored,
+        description="Take the mean of the maps of an image and of its mirror image: for classes that do not change "
+        "by it, such as photographs of things, and unlike digits. Encoding takes twice as long.",
+    )
 
     def check(self, schema: Schema) -> None:
         if self.colours == "opponent" and schema.channels != RGB:
@@ -38,4 +45,4 @@ class ScatteringEncoder(Encoder):
     def architecture(self, schema: Schema) -> ScatteringNetwork:
         from datalens_service.models.encoders.network import ScatteringNetwork
 
-        return ScatteringNetwork(schema.channels, opponent=self.colours == "opponent")
+        return ScatteringNetwork(schema.channels, opponent=self.colours == "opponent", mirrored=self.mirrored)
