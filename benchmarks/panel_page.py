@@ -94,8 +94,14 @@ def write() -> str:
 
 
 def rows_of(name: str) -> dict[tuple[str, float], Measured]:
-    """What today's judge measured of a set, by choice and ε."""
-    return {(row.choice, row.epsilon): row for row in read_rows() if row.dataset == name and row.judge > 1}
+    """What today's judge measured of a set, and of as many records its classifier, by choice and ε."""
+    of_set = [row for row in read_rows() if row.dataset == name]
+    units = next(row.units for row in of_set if row.judge > 1)
+    return {
+        (row.choice, row.epsilon): row
+        for row in of_set
+        if row.judge > 1 or (row.choice == "classifier" and row.units == units)
+    }
 
 
 def measured() -> str:
