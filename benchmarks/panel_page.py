@@ -96,12 +96,9 @@ def write() -> str:
 def rows_of(name: str) -> dict[tuple[str, float], Measured]:
     """What today's judge measured of a set, and of as many records its classifier, by choice and ε."""
     of_set = [row for row in read_rows() if row.dataset == name]
-    units = next(row.units for row in of_set if row.judge > 1)
-    return {
-        (row.choice, row.epsilon): row
-        for row in of_set
-        if row.judge > 1 or (row.choice == "classifier" and row.units == units)
-    }
+    judged = [row for row in of_set if row.judge > 1]
+    earlier = [row for row in of_set if row.judge == 1 and (row.choice, row.units) == ("classifier", judged[0].units)]
+    return {(row.choice, row.epsilon): row for row in [*judged, *earlier]}
 
 
 def measured() -> str:
@@ -160,7 +157,8 @@ def panel() -> str:
         taught, looked, averages, moments, real = _read_panel(line)
         judge = mark(line)
         cells[epsilon] = f"{taught:.1f} ({looked:.1f})/{averages:.1f}/{moments:.1f}{judge}"
-        cells["real"] = f"{real:.1f}{judge}"
+        if not judge or "real" not in cells:
+            cells["real"] = f"{real:.1f}{judge}"
     head = ["set, records", *(f"ε = {epsilon:g}" for epsilon in BUDGETS), "real"]
     columns = (*BUDGETS, "real")
     return markdown_table(
