@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from datalens_service.cli.options import PurposeName
 from datalens_service.cli.specs import SpecOptions
 
 
@@ -18,7 +17,6 @@ class Row(NamedTuple):
     title: str
     method: str | None = None
     preset: str | None = None
-    purpose: PurposeName = "look"
     settings: tuple[str, ...] = ()
     at: Mapping[float, tuple[str, ...]] = {}
     """Settings for one ε alone."""
@@ -27,7 +25,7 @@ class Row(NamedTuple):
         """The request. Settings of a trial replace those of this ε, and these the row's own."""
         given = (*self.settings, *self.at.get(epsilon, ()), *extra)
         settings = list({setting.partition("=")[0]: setting for setting in given}.values())
-        return SpecOptions(epsilon, delta, self.method, self.preset, settings, self.purpose, seed=seed)
+        return SpecOptions(epsilon, delta, self.method, self.preset, settings, seed=seed)
 
 
 _SCRATCH: Final = (
@@ -44,7 +42,7 @@ ROWS: Final = {
     "rejection": Row("`rejection`", method="rejection"),
     "diffusion": Row("`diffusion`", preset="diffusion"),
     "auto": Row("preset `auto`", preset="auto"),
-    "teach": Row("preset `auto`, purpose `teach`", preset="auto", purpose="teach"),
+    "guided": Row("`guided`", method="guided"),
     "warm": Row("DataLens after a warm start, preset `balanced`", preset="balanced"),
     "scratch": Row("DataLens from scratch, ours", method="datalens", settings=_SCRATCH, at=_FEWER_STEPS),
     "klevel": Row(

@@ -43,7 +43,7 @@ ORDER: Final = (
     "auto",
     "rejection",
     "diffusion",
-    "teach",
+    "guided",
     "shapes",
     "mixture",
     "moments",
@@ -70,7 +70,7 @@ SHORT: Final = ("auto", "floor", "ceiling")
 UNSHOWN: Final = (
     "rejection", "diffusion", "mixture", "klevel", "count_sketch", "pate_gan_scratch", "dp_gan_scratch",
 )  # fmt: skip
-PICTURED: Final = ("auto", "teach", "moments", "scratch")
+PICTURED: Final = ("auto", "guided", "moments", "scratch")
 TITLES: Final = {
     "floor A: noisy class averages": "baseline: ten noisy class averages",
     "floor B: `moments`": "`moments`, one Gaussian per class (baseline)",

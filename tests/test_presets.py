@@ -264,12 +264,16 @@ def test_only_the_purpose_teach_widens_samples() -> None:
         assert not isinstance(preset("auto", MNIST, epsilon), Guided)
 
 
-def test_the_purpose_teach_is_guided() -> None:
-    assert preset("auto", MNIST, 1.0, "teach") == Guided(warm_start=Moments())
-    widest = Guided(warm_start=Mixture(components=10), least_spread=1.25, **DESCENT)
-    assert preset("auto", MNIST, 10.0, "teach") == widest
-    assert preset("auto", MNIST, 0.2, "teach") == Guided(warm_start=Moments())
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 10.0])
+def test_many_small_grey_images_teach_most_where_they_look_best(epsilon: float) -> None:
+    assert preset("auto", MNIST, epsilon, "teach") == preset("auto", MNIST, epsilon)
     assert preset("auto", schema(2_000), 10.0, "teach") == LabelledMoments()
+
+
+def test_guided_gets_the_settings_of_its_evidence() -> None:
+    widest = Guided(warm_start=Mixture(components=10), least_spread=1.25, **DESCENT)
+    assert plan_named(Guided(), MNIST, 10.0) == widest
+    assert plan_named(Guided(), MNIST, 1.0) == Guided(warm_start=Moments())
 
 
 @pytest.mark.parametrize("purpose", ["look", "teach"])

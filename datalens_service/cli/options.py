@@ -106,7 +106,7 @@ Purpose = Annotated[
     _of_spec(
         "--purpose",
         help="Purpose of the preset auto. look: images that look like the private ones; teach: images for training "
-        "classifiers, which vary more and look worse.",
+        "classifiers, which look worse where records are few.",
     ),
 ]
 Settings = Annotated[

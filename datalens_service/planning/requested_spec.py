@@ -47,8 +47,8 @@ class RequestedSpec(Frozen):
     )
     purpose: Purpose | None = Field(
         default=None,
-        description="Purpose of the preset `auto`: images to `look` at, or images that `teach` classifiers and look "
-        "rougher. Left out, `look`.",
+        description="Purpose of the preset `auto`: images to `look` at, or images that `teach` classifiers and, "
+        "where records are few, look rougher. Left out, `look`.",
     )
     epsilon: Epsilon
     delta: Delta = None

@@ -18,7 +18,6 @@ from datalens_service.store.jobs.remaining_time import seconds_left
 RUNS = [json.loads(line) for line in Path(__file__).with_name("recorded_jobs.jsonl").read_text().splitlines()]
 """Places that jobs on MNIST had reached, by seconds of the processor."""
 OTHER_ROWS = {
-    "guided": Row("`guided`", method="guided"),
     "dp_sgd": Row("`dp_sgd`", method="dp_sgd"),
     "classifier": Row("preset `classifier`", preset="classifier"),
 }
