@@ -221,7 +221,7 @@ class PlanRead(BaseModel):
             UnreachableAccuracy: No ε is expected to reach the wanted accuracy.
         """
         asked, shares = (priced.spec, priced.schema), priced.class_shares
-        expectation, comparison = prices.foresee(*asked, shares)
+        expectation, comparison = prices.foresee(*asked, shares, priced.teaching)
         return copied(
             cls,
             priced,

@@ -47,7 +47,11 @@ Shares = Sequence[float] | None
 
 
 def expect(
-    spec: TrainingSpec, schema: Schema, calibration_seconds: float | None = None, shares: Shares = None
+    spec: TrainingSpec,
+    schema: Schema,
+    calibration_seconds: float | None = None,
+    shares: Shares = None,
+    teaching: bool = False,
 ) -> Expectation:
     """Return what is expected of a job, with a verdict.
 
@@ -55,13 +59,14 @@ def expect(
         calibration_seconds: Speed of the machine; None takes that of the table.
         shares: Declared frequencies of the classes: with them accuracies are shares of all images, and begin at the
             most frequent class; without them they are means over classes.
+        teaching: True if the request says that images are to teach; they may be the same as those to look at.
 
     Raises:
         InvalidSpec: There is not one frequency for each class.
     """
     expected = estimate(spec, schema, calibration_seconds, shares)
     labels = _expect_labels(spec, schema, shares)
-    teaching = _find_choice(spec, schema) == TEACH
+    teaching = teaching or _find_choice(spec, schema) == TEACH
     return expected.model_copy(update=judge_expectation(spec, schema, expected, labels, teaching=teaching))
 
 
@@ -166,7 +171,11 @@ def _expect_labels(spec: TrainingSpec, schema: Schema, shares: Shares) -> Expect
 
 
 def compare(
-    spec: TrainingSpec, schema: Schema, calibration_seconds: float | None = None, shares: Shares = None
+    spec: TrainingSpec,
+    schema: Schema,
+    calibration_seconds: float | None = None,
+    shares: Shares = None,
+    teaching: bool = False,
 ) -> Comparison:
     """Compare every method that could serve, each at the ε of a planned job.
 
@@ -179,7 +188,7 @@ def compare(
     methods = [one for one in found if one is not None]
     best = _find_best_labels(methods)
     methods = [one.model_copy(update={"best_for_labels": one is best}) for one in methods]
-    if _find_choice(spec, schema) != LOOK:
+    if teaching or _find_choice(spec, schema) != LOOK:
         methods.sort(key=lambda one: not one.best_for_labels)
     return Comparison(methods=methods, reason=explain_auto(schema, spec.epsilon))
 

@@ -131,7 +131,7 @@ def forecast(choice: str, facts: ForecastFacts, without: str | None = None) -> R
         return Range(guessing, (guessing + 100) / 2, 100.0)
     low, middle, high, inside = line.read(facts)
     alike = _find_alike(choice, facts, without) if inside else ()
-    # Of sets alike in all facts, real images of one teach everything.
+    # No public fact bounds what real images teach: some sets are labelled perfectly.
     low, middle, high = (guessing + (100 - guessing) * gain for gain in (low, middle, 1.0 if choice == REAL else high))
     return Range(low, middle, high, alike[:3], len(alike) > 1)
 

@@ -62,13 +62,16 @@ class Prices:
         # Models are equal whether or not a member was named, but a method may fill in what was left out.
         return self._price(spec.model_dump_json(exclude_unset=True), spec, schema, delta)
 
-    def foresee(self, spec: TrainingSpec, schema: Schema, shares: Shares = None) -> tuple[Expectation, Comparison]:
+    def foresee(
+        self, spec: TrainingSpec, schema: Schema, shares: Shares = None, teaching: bool = False
+    ) -> tuple[Expectation, Comparison]:
         """Return what to expect of a job on a machine as fast as this one, and of other methods at its ε.
 
         Args:
             shares: Declared frequencies of the classes.
+            teaching: True if the request names the purpose `teach`.
         """
-        return self._foresee(spec, schema, shares and tuple(shares), current_voice())
+        return self._foresee(spec, schema, shares and tuple(shares), teaching, current_voice())
 
 
 def _price(_stated: str, spec: TrainingSpec | RequestedSpec, schema: Schema, delta: float) -> Price:
@@ -86,8 +89,10 @@ def _with_delta(spec: TrainingSpec, delta: float) -> TrainingSpec:
     return spec.model_copy(update={"delta": delta})
 
 
-def _foresee(spec: TrainingSpec, schema: Schema, shares: Shares, voice: Voice) -> tuple[Expectation, Comparison]:
-    asked = (spec, schema, measure_machine(), shares)
+def _foresee(
+    spec: TrainingSpec, schema: Schema, shares: Shares, teaching: bool, voice: Voice
+) -> tuple[Expectation, Comparison]:
+    asked = (spec, schema, measure_machine(), shares, teaching)
     with spoken_to(voice):
         return expect(*asked), compare(*asked)
 
@@ -117,6 +122,11 @@ class PricedRequest:
     def class_shares(self) -> tuple[float, ...] | None:
         """The declared frequencies of the classes; None where nothing was declared."""
         return self.asked.class_shares
+
+    @property
+    def teaching(self) -> bool:
+        """Return True if the request names the purpose `teach`: labels are what it is for."""
+        return isinstance(self.asked, RequestedSpec) and self.asked.purpose == "teach"
 
     @property
     def account_after(self) -> AccountSummary:

@@ -229,15 +229,17 @@ def _price_plan(spec_options: SpecOptions, schema: Schema, accuracy: float | Non
     target = None if accuracy is None else find_target(spec, schema, accuracy, shares)
     if target is not None and follow:
         spec = replace(spec_options, epsilon=target.epsilon).build_spec(schema)
-    return build_forecast(spec, schema, shares).model_copy(update={"target": target})
+    return build_forecast(spec, schema, shares, spec_options.purpose == "teach").model_copy(update={"target": target})
 
 
-def build_forecast(spec: TrainingSpec, schema: Schema, shares: tuple[float, ...] | None) -> ForecastPlan:
-    """Price a job of this machine, with what is expected of it."""
+def build_forecast(
+    spec: TrainingSpec, schema: Schema, shares: tuple[float, ...] | None, teaching: bool
+) -> ForecastPlan:
+    """Price a job of this machine, with what is expected of it; `teaching` if its purpose is `teach`."""
     from datalens_service.planning.expectations import compare, expect
     from datalens_service.planning.phases import expect_phases, measure_machine
     from datalens_service.planning.target import ForecastPlan
 
-    expected, compared = (ask(spec, schema, measure_machine(), shares) for ask in (expect, compare))
+    expected, compared = (ask(spec, schema, measure_machine(), shares, teaching) for ask in (expect, compare))
     priced = spec.price(schema).spoken().model_copy(update={"phase_seconds": expect_phases(spec, schema)})
     return ForecastPlan(**priced.model_dump(), expectation=expected, comparison=compared)

@@ -137,7 +137,7 @@ def train_upload(
     spec.plan(schema)
     if not (out / PRIVATE).exists():
         confirm()
-        forecast = build_forecast(spec, schema, spec_options.read_shares())
+        forecast = build_forecast(spec, schema, spec_options.read_shares(), spec_options.purpose == "teach")
         output.say(output.format_facts(describe_expectation(forecast.model_dump(exclude={"comparison"}))))
         review.accept_low_utility(lambda: forecast.expectation.warning if forecast.expectation else "")
     with open_embedded_run(out) as embedded_run:
