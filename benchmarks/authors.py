@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -44,6 +45,7 @@ from benchmarks.fidelity import Fidelity
 from benchmarks.gpu import PARTS, take
 from benchmarks.kept_results import print_result
 from benchmarks.rows import PRESETS
+from benchmarks.teacher_processes import use_processes
 from benchmarks.utility import accuracy_of
 from benchmarks.voting_runs import generators
 from datalens_service.data import shard_batches
@@ -90,7 +92,7 @@ class NormalisingConv(networks.Conv):
 
     def first(self, parameters: networks.Parameters, private: Tensor, shared: Tensor, classes: Tensor) -> Tensor:
         """As before; how many images are real is remembered."""
-        self._real = private.shape[1]
+        self.real = private.shape[1]
         return super().first(parameters, private, shared, classes)
 
     def rest(self, parameters: networks.Parameters, features: Tensor, classes: Tensor) -> Tensor:
@@ -99,24 +101,19 @@ class NormalisingConv(networks.Conv):
         patches = Unfold.apply(functional.leaky_relu(features, 0.2))
         maps = torch.baddbmm(self._label_maps(parameters, 1, classes), parameters["conv2.weight"], patches)
         maps = maps.view(n, self.maps[1], -1, batch)
-        maps = self._normalised(maps, (2, 3), parameters["conv2.scale"], parameters["conv2.bias"])
+        maps = self._normalised(maps, parameters["conv2.scale"], parameters["conv2.bias"])
         flat = functional.leaky_relu(maps, 0.2).reshape(n, -1, batch)
-        products = torch.bmm(parameters["dense.weight"], flat) + networks._labels_and_bias(parameters, "dense", classes)
-        products = self._normalised(products[:, :, None], (2, 3), parameters["dense.scale"], parameters["dense.bias"])[
-            :, :, 0
-        ]
+        products: Tensor = networks._DenseProduct.apply(parameters["dense.weight"], flat)
+        products = (products + networks._labels_and_bias(parameters, "dense", classes))[:, :, None]
+        products = self._normalised(products, parameters["dense.scale"], parameters["dense.bias"])[:, :, 0]
         hidden = functional.leaky_relu(products, 0.2)
         said = networks._labels_and_bias(parameters, "output", classes)
         return (torch.bmm(parameters["output.weight"], hidden) + said)[:, 0]
 
-    def _normalised(self, values: Tensor, over: tuple[int, ...], scale: Tensor, shift: Tensor) -> Tensor:
-        """(n, maps, places, images): real and synthetic images by their own statistics."""
-        parts = [part for part in values.split([self._real, values.shape[-1] - self._real], dim=-1) if part.shape[-1]]
-        whitened = [
-            (part - part.mean(dim=over, keepdim=True))
-            * (part.var(dim=over, keepdim=True, unbiased=False) + 1e-5).rsqrt()
-            for part in parts
-        ]
+    def _normalised(self, values: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+        """(n, maps, places, images): real and synthetic images by their own statistics, which are those of a row."""
+        parts = [part for part in values.split([self.real, values.shape[-1] - self.real], dim=-1) if part.shape[-1]]
+        whitened = [functional.layer_norm(part, part.shape[2:], eps=1e-5) for part in parts]
         return torch.cat(whitened, dim=-1) * (1 + scale)[..., None, None] + shift[..., None, None]
 
 
@@ -223,12 +220,14 @@ def opened(name: str) -> Dataset:
 
 
 def few(data: Dataset, count: int, in_turn: bool) -> Dataset:
-    """The first records, or those of each class in turn."""
-    rows = np.arange(count)
+    """The first records, or those of each class in turn, while a class has some."""
+    rows, labels = np.arange(data.schema.num_units), data.train.labels
     if in_turn:
-        of_class = [np.flatnonzero(data.train.labels == label) for label in range(data.schema.num_classes)]
-        rows = np.stack([found[: -(-count // len(of_class))] for found in of_class], axis=1).ravel()[:count]
-    return with_records(data, rows)
+        turn = np.empty_like(rows)
+        for label in range(data.schema.num_classes):
+            turn[labels == label] = np.arange(np.count_nonzero(labels == label))
+        rows = np.lexsort((labels, turn))
+    return with_records(data, rows[:count])
 
 
 def shared(data: Dataset, count: int, in_turn: bool) -> Dataset:
@@ -297,8 +296,13 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     count, in_turn = options.teachers * published.batch, "shards" in options.like
     data = few(opened(options.dataset), options.records or count, in_turn)
     data = shared(data, count, in_turn) if options.records else data
-    for name in sorted(options.like, key="labels".__eq__):
+    # What changes teachers themselves comes before their processes, and what they are told after.
+    for name in sorted({*options.like} - {"labels"}):
         LIKE[name]()
+    if options.processes:
+        use_processes(options.processes, options.memory_gib)
+    if "labels" in options.like:
+        like_labels()
     method = build_published(PRESETS[options.dataset], data.schema, options.epsilon)
     method = method.model_copy(update={"noise_stddev": published.noise_stddev, "steps": options.votes})
     changes = {name: json.loads(value) for name, value in (given.split("=") for given in options.set)}
@@ -307,16 +311,17 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     account, inputs = UnchargedAccount(), RunInputs(TrainingRandomness(options.seed))
     training = Training(method, plan, data, account, inputs)
     noise: Any = NoiseInProportion(options.teachers / published.num_teachers)
+    clock = time.monotonic if options.processes else time.process_time
     points = [
         {"votes": votes, "seconds": seconds, **judged(generator, data, options)}
-        for votes, seconds, generator in generators(training, options.votes, noise, options.at)
+        for votes, seconds, generator in generators(training, options.votes, noise, options.at, clock)
     ]
     return {
         "dataset": options.dataset, "published_epsilon": options.epsilon, "teachers": options.teachers,
         "records": options.records or count, "noise_stddev": noise.share * (method.noise_stddev or 0),
         "like": options.like, "changes": changes, "seed": options.seed,
-        "synthetic_images": options.images, "epochs": options.epochs, "sgd_epochs": options.sgd_epochs,
-        "points": points,
+        "processes": options.processes, "synthetic_images": options.images,
+        "epochs": options.epochs, "sgd_epochs": options.sgd_epochs, "points": points,
     }  # fmt: skip
 
 
@@ -350,6 +355,10 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=10_000)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--sgd-epochs", type=int, default=0, help="of their classifier; 8 with 10,000 images go as far")
+    parser.add_argument("--processes", type=int, help="that teachers run in; seconds are then those of the wall clock")
+    parser.add_argument(
+        "--memory-gib", type=float, default=16.0, help="of weights that these keep; others lie in files"
+    )
     parser.add_argument("--at", type=float, nargs="+", default=[1.0], help="shares of the run after which it is judged")
     options = parser.parse_args()
     origin = provenance()

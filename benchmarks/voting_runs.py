@@ -6,7 +6,7 @@ Only here can the noise be left out: a job takes its noise from `NoiseSource`, a
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,14 +89,14 @@ def curve(
 
 
 def generators(
-    training: Training, steps: int, noise: Any, at: Iterable[float]
+    training: Training, steps: int, noise: Any, at: Iterable[float], clock: Callable[[], float] = time.process_time
 ) -> Iterator[tuple[int, float, Generator]]:
-    """Train, and give votes, processor seconds and generator after some shares of the run."""
+    """Train, and give votes, seconds of the clock and generator after some shares of the run."""
     stops, seconds = {max(1, round(share * steps)) for share in at}, 0.0
     for step in range(steps):
-        began = time.process_time()
+        began = clock()
         training.step(noise)
-        seconds += time.process_time() - began
+        seconds += clock() - began
         if step + 1 in stops:
             model = training.outcome().model
             if not isinstance(model, Generator):
