@@ -24,7 +24,13 @@ from datalens_service.planning.job_names import OFFERED, POOL
 from datalens_service.planning.measured import NAMES, read_rows
 from datalens_service.planning.phases import measure_machine
 from datalens_service.planning.presets import preset
-from datalens_service.planning.published import build_published
+from datalens_service.planning.published import (
+    COMMANDS,
+    MEASURED_VOTES,
+    MeasuredVotes,
+    build_published,
+    find_measured_votes,
+)
 from datalens_service.planning.requested_spec import RequestedSpec
 from datalens_service.planning.target import MOST_EPSILON, find_target
 from datalens_service.spec import TrainingSpec
@@ -340,7 +346,47 @@ MNIST = GREY.model_copy(update={"num_units": 60_000})
 def test_the_authors_teachers_lie_on_a_disk_as_large_as_measured(name: str, schema: Schema, gibibytes: float) -> None:
     expected = expect(planned(schema, 1.0, preset=name), schema)
     assert expected.disk_bytes / 2**30 == pytest.approx(gibibytes, rel=0.03)
-    assert "Unknown" in expected.basis
+
+
+@pytest.mark.parametrize(("epsilon", "lowest", "highest"), [(1.0, 38.9, 49.3), (10.0, 56.8, 67.8)])
+def test_accuracy_of_the_authors_teachers_is_told_by_runs_with_as_clear_votes(
+    epsilon: float, lowest: float, highest: float
+) -> None:
+    expected = expect(planned(MNIST, epsilon, preset="paper"), MNIST)
+    assert lowest < expected.accuracy_middle < highest < expected.accuracy_high
+    assert f"{lowest:.0f} to {highest:.0f} %" in expected.basis
+    assert (expected.accuracy_low, expected.measured, expected.looks) == (expected.guessing, False, None)
+
+
+def test_one_vote_of_the_authors_teachers_is_expected_to_teach_nothing() -> None:
+    few = MNIST.model_copy(update={"num_units": 6000})
+    expected = expect(planned(few, 1.0, preset="paper"), few)
+    assert expected.accuracy_middle == expected.guessing
+    assert "taught nothing" in expected.basis
+
+
+@pytest.mark.parametrize("changes", [{"channels": 3, "height": 16, "width": 16}, {"class_names": tuple("abcde")}])
+def test_other_images_by_the_authors_teachers_are_unknown(changes: dict[str, Any]) -> None:
+    other = MNIST.model_copy(update=changes)
+    assert "Unknown" in expect(planned(other, 10.0, preset="paper"), other).basis
+
+
+def test_what_votes_teach_is_as_measured() -> None:
+    """By runs without changes that a budget could pay for."""
+    rows = [json.loads(line) for line in (ROOT / "benchmarks/results/authors.jsonl").read_text().splitlines()]
+    found: dict[MeasuredVotes | None, list[float]] = {}
+    for row in rows:
+        published = COMMANDS[PRESETS[row["dataset"]]][0 if row["published_epsilon"] == 1 else 1]
+        if row["like"] or row.get("changes") or row["teachers"] < 40:
+            continue
+        for point in row["points"]:
+            known = find_measured_votes(point["votes"], published.noise_stddev / published.num_teachers)
+            if point["votes"] < 200:
+                found.setdefault(known, []).append(round(point["last"], 1))
+    assert found.pop(None) == [10.0]
+    assert {known: (min(values), max(values)) for known, values in found.items() if known} == {
+        known: (known.lowest, known.highest) for known in MEASURED_VOTES
+    }
 
 
 def test_planned_time_of_the_authors_teachers_is_that_of_measured_runs() -> None:

@@ -51,6 +51,38 @@ COMMANDS: Final[dict[str, tuple[Published, Published]]] = {
 """Commands by the name of the preset: for ε = 1, and for ε = 10."""
 
 
+class MeasuredVotes(NamedTuple):
+    """What images taught after votes of 40 to 400 of these teachers, by runs without a guarantee.
+
+    Ten digits and ten kinds of clothes; benchmarks/results/ablations.md has the runs.
+
+    Attributes:
+        votes: At least so many.
+        noise_per_teacher: σ/N at most.
+        lowest: Percent of real test images.
+        highest: The same.
+    """
+
+    votes: int
+    noise_per_teacher: float
+    lowest: float
+    highest: float
+
+
+MEASURED_VOTES: Final = (
+    MeasuredVotes(130, 0.25, 56.8, 67.8),
+    MeasuredVotes(130, 1.25, 38.9, 49.3),
+    MeasuredVotes(80, 1.25, 16.5, 39.1),
+)
+MEASURED_CLASSES: Final = 10
+
+
+def find_measured_votes(votes: int, noise_per_teacher: float) -> MeasuredVotes | None:
+    """Return the best runs with at most so many votes and at least so much noise; None where none of those learned."""
+    runs = (run for run in MEASURED_VOTES if votes >= run.votes and noise_per_teacher <= run.noise_per_teacher)
+    return next(runs, None)
+
+
 def build_published(name: str, schema: Schema, epsilon: float) -> DataLens:
     """Adapt the command of a preset to as many teachers as there are shards, and as many pixels as an image has.
 
