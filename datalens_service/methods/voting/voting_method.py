@@ -118,10 +118,7 @@ class VotingMethod(TeacherSettings, ABC):
         return self
 
     def evidence_levels(self) -> Levels | None:
-        """Return None for convolutional teachers without a start: the clearness of votes decides about their images."""
-        if self.warm_start is not None:
-            return super().evidence_levels()
-        return None if self.teacher.name == "conv" else WITHOUT_A_START
+        return WITHOUT_A_START if self.warm_start is None else super().evidence_levels()
 
     @abstractmethod
     def vote_parameters(self) -> VoteParameters:
