@@ -12,7 +12,7 @@ one by one, `clipped` the mean of gradients of which only the longer ones are. T
 splits a gradient into blocks of so many coordinates that are turned one by one and keep their lengths: the paper
 partitions "sometimes" and does not say where. For ε_G, Gaussian noise is added to the sum of cut gradients. Its size
 is what Opacus finds for Poisson sampling and δ = 10⁻⁵; batches are shuffled, as is common. The paper states neither δ
-nor the clipping norm of those cells; ours is 1. Cells whose line is kept are not run again.
+nor the clipping norm of those cells; ours is 1.
 
 The sum of a batch's noisy directions is drawn as one normal vector that has its mean and its variance by coordinate, up
 to terms of 1/d; with parts, as long as κ is small beside a part. A test compares it with the product's own sampler,
@@ -38,7 +38,7 @@ from torch.nn import functional
 
 from benchmarks.environment import dataset, draw_records, provenance
 from benchmarks.fixed_extractor import pixels
-from benchmarks.kept_results import print_result, read_results
+from benchmarks.kept_results import print_result
 from datalens_service.data.dataset import Dataset
 from datalens_service.methods.descent.noisy_directions import mean_cosine
 from datalens_service.models.classifiers.architectures import build_network
@@ -201,11 +201,6 @@ class Cell:
         names = asdict(self)
         return names.pop("settings") | names
 
-    def is_kept(self) -> bool:
-        """Whether its line is among the results; older lines name no ε_G and no number of records."""
-        name = self.name().items()
-        return any(all(line.get(key) == value for key, value in name) for line in read_results("directions"))
-
     def _noise(self, num_records: int) -> DirectionalNoise | GaussianNoise | None:
         if self.epsilon_v is not None:
             return DirectionalNoise(self.epsilon_v / 2, self.part or 0)
@@ -300,9 +295,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     options, environment = parser.parse_args(), provenance()
     for cell in _cells(options):
-        if not cell.is_kept():
-            print_result({**measure(cell, options.seeds), "environment": environment})
-            sys.stdout.flush()
+        print_result({**measure(cell, options.seeds), "environment": environment})
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

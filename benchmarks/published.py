@@ -1,4 +1,4 @@
-"""What papers and re-runs print of the rivals.
+"""What papers and re-runs print of DataLens and its rivals.
 
 Only figures that a stored copy or a quotation of it confirms; each is its authors', by their accounting and protocol.
 """
@@ -33,6 +33,8 @@ class Published(NamedTuple):
 
 
 FIGURES: Final = (
+    Published("DataLens", QUOTED, ("", "80.7", "", "70.6")),
+    Published("DataLens", SOK, ("", "53.9", "", "")),
     Published("G-PATE", QUOTED, ("", "80.9", "", "69.3"), ("", "150.6", "", "171.9")),
     Published("G-PATE", "re-run, GS-WGAN's authors", ("", "51", "", "50")),
     Published("G-PATE", SOK, ("", "42.0", "", "")),

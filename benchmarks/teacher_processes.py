@@ -171,6 +171,7 @@ class TeacherProcesses(TeacherBackend):
 
     def _serve(self, process: int, connection: Connection) -> None:
         """Train, and answer, until the run ends."""
+        torch.set_num_threads(1)
         teachers = self._of(process)
         parts = [Part(part, self._in_file(part), self._build) for part in teachers]
         waiting: list[TrainingStep] = []

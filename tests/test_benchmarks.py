@@ -52,9 +52,9 @@ def test_a_grown_service_answers_and_its_journals_add_up(tmp_path: Path) -> None
 
 def made_set(name: str) -> Dataset:
     side, channels = {"mnist": (28, 1), "cifar10": (32, 3)}[name]
-    pixels = np.random.default_rng(0).integers(256, size=(200, side, side, channels), dtype=np.uint8)
-    split = Split(pixels, np.arange(200, dtype=np.int64) % 10)
-    schema = Schema(channels=channels, height=side, width=side, class_names=tuple("0123456789"), num_units=200)
+    pixels = np.random.default_rng(0).integers(256, size=(600, side, side, channels), dtype=np.uint8)
+    split = Split(pixels, np.arange(600, dtype=np.int64) % 10)
+    schema = Schema(channels=channels, height=side, width=side, class_names=tuple("0123456789"), num_units=600)
     return Dataset(schema, split, split, partition_key=b"k" * 32)
 
 
@@ -62,13 +62,13 @@ def test_the_script_for_a_gpu_runs_small_and_measures_no_part_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "gpu.jsonl"
-    command = f"gpu --out {out} --parts mnist-1 --device cpu --share 0.002 --images 20"
+    command = f"gpu --out {out} --parts mnist-1 --device cpu --share 0.01 --images 20"
     monkeypatch.setattr(gpu, "dataset", made_set)
     monkeypatch.setattr(sys, "argv", command.split())
     gpu.main()
     gpu.main()
     (digits,) = map(json.loads, out.read_text().splitlines())
-    assert (digits["part"], digits["teachers"], digits["votes"]) == ("mnist-1", 8, digits["votes_paid_for"])
+    assert (digits["part"], digits["teachers"], digits["votes"]) == ("mnist-1", 40, digits["votes_paid_for"])
     assert 0 <= digits["accuracy"] <= 100
     faces = gpu.take(made_set("cifar10"), gpu.PARTS["faces"], 0.005)
     assert (faces.train.images.shape, faces.schema.num_units) == ((150, 64, 64, 3), 150)

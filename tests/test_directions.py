@@ -1,14 +1,12 @@
 """The fast form of noisy directions has the sums of the product's own, and their noise."""
 
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
-from benchmarks.directions import PUBLISHED, Cell, DirectionalNoise, GaussianNoise, RecordGradients, RecordSum
-from benchmarks.kept_results import read_results
+from benchmarks.directions import DirectionalNoise, GaussianNoise, RecordGradients, RecordSum
 from datalens_service.data.dataset import Schema
 from datalens_service.methods.descent.noisy_directions import mean_cosine
 from datalens_service.models.classifiers.architectures import build_network
@@ -110,17 +108,3 @@ def test_gaussian_noise_has_the_size_of_its_multiplier(schema: Schema) -> None:
     generator = torch.Generator().manual_seed(1)
     noisy = torch.stack([GaussianNoise(2.5).turn(records, generator) for _ in range(400)])
     assert float((noisy - records.total()).std()) == pytest.approx(2.5, rel=0.02)
-
-
-def test_a_kept_cell_is_told_from_others() -> None:
-    line = next(line for line in read_results("directions") if line["part"] == 0)
-    published = PUBLISHED[line["architecture"], line["dataset"]]
-    settings = replace(published, learning_rate=line["learning_rate"], passes=line["passes"])
-    kept = Cell(line["dataset"], line["architecture"], settings, line["gradients"], line["epsilon_v"], part=0)
-    assert kept.is_kept()
-    others = [
-        replace(kept, part=7),
-        replace(kept, settings=replace(settings, records=99)),
-        replace(kept, epsilon_v=2.0),
-    ]
-    assert not any(cell.is_kept() for cell in others)

@@ -15,7 +15,8 @@ class Published(NamedTuple):
 
     Attributes:
         dimensions: Numbers of one image.
-        batch: Records of a shard, and images voted on in a step.
+        batch: Records of a teacher's batch, and images voted on in a step.
+        clip: Bound of a gradient coordinate; `_NO_BOUND` where the command has none.
     """
 
     num_teachers: int
@@ -26,8 +27,10 @@ class Published(NamedTuple):
     dimensions: int = 28 * 28
     batch: int = 15
     warmup_steps: int = 10
+    clip: float = 1e-5
 
 
+_NO_BOUND: Final = 1e6
 _FACES: Final[dict[str, Any]] = {"z_dim": 100, "dimensions": 64 * 64 * 3, "batch": 30, "warmup_steps": 30}
 
 COMMANDS: Final[dict[str, tuple[Published, Published]]] = {
@@ -41,11 +44,11 @@ COMMANDS: Final[dict[str, tuple[Published, Published]]] = {
     ),
     "paper_celeba_gender": (
         Published(6000, top_k=700, noise_stddev=9000, threshold=0.85, **_FACES),
-        Published(6000, top_k=500, noise_stddev=700, threshold=0.12, **_FACES),
+        Published(6000, top_k=500, noise_stddev=700, threshold=0.12, clip=_NO_BOUND, **_FACES),
     ),
     "paper_celeba_hair": (
         Published(8000, top_k=700, noise_stddev=9000, threshold=0.9, **_FACES),
-        Published(4000, top_k=500, noise_stddev=700, threshold=0.25, **_FACES),
+        Published(4000, top_k=500, noise_stddev=700, threshold=0.25, clip=_NO_BOUND, **_FACES),
     ),
 }
 """Commands by the name of the preset: for ε = 1, and for ε = 10."""
@@ -103,6 +106,7 @@ def build_published(name: str, schema: Schema, epsilon: float) -> DataLens:
         votes=TopAggParameters(top_k=top_k),
         threshold=published.threshold,
         z_dim=published.z_dim,
+        clip=published.clip,
         **_choose_noise(published, num_teachers, top_k, limit_units(epsilon, default_delta(schema.num_units))),
     )
 
