@@ -124,7 +124,7 @@ def test_every_rival_has_figures_of_its_own_in_every_cell() -> None:
 
 def test_rows_name_the_extractor_that_is_kept() -> None:
     """Figures of another extractor cannot be compared with these."""
-    rows = [row for name in ("utility", "variants", "fidelity") for row in read_rows(name)]
+    rows = [row for name in ("utility", "fidelity") for row in read_rows(name)]
     named = [row for row in rows if "extractor" in row]
     kept = {name: fixed_extractor(name)[1] for name in DATASETS}
     assert len(named) > 10
