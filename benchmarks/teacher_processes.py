@@ -41,13 +41,13 @@ class TrainingStep(NamedTuple):
     classes: Tensor
     """int64 (teachers, B)."""
     images: Tensor
-    """float32 (teachers, S, d), synthetic."""
+    """float32 (teachers, S, d), synthetic; (1, S, d) if all teachers see the same."""
     labels: Tensor
-    """int64 (teachers, S)."""
+    """int64 (teachers, S) or (1, S)."""
 
     def select(self, rows: slice | Tensor) -> TrainingStep:
         """Return the step of some teachers."""
-        return TrainingStep(*(value[rows] for value in self))
+        return TrainingStep(*(value[rows] if len(value) > 1 else value for value in self))
 
 
 class Question(NamedTuple):
@@ -93,8 +93,9 @@ class Part:
         teachers, real = self.ensemble, step.real.shape[1]
         adam_state = teachers._adam_state.block(block)
         leaves = {name: value.detach().requires_grad_() for name, value in adam_state.parameters.items()}
-        own = torch.cat([step.real.to(torch.float32).div_(255), step.images], dim=1)
-        classes = teachers._one_hot(torch.cat([step.classes, step.labels], dim=1))
+        images, labels = (value.expand(len(step.real), *value.shape[1:]) for value in (step.images, step.labels))
+        own = torch.cat([step.real.to(torch.float32).div_(255), images], dim=1)
+        classes = teachers._one_hot(torch.cat([step.classes, labels], dim=1))
         features = teachers._network.first(leaves, own, own.new_empty(0, own.shape[2]), classes)
         teachers._network.real = real  # type: ignore[attr-defined]
         logits = teachers._network.rest(leaves, features, classes)
@@ -132,11 +133,10 @@ class TeacherProcesses(TeacherBackend):
         self, real_images: Tensor, real_labels: Tensor, synthetic_images: Tensor, synthetic_labels: Tensor
     ) -> None:
         """Have every teacher take a step. Synthetic images are (S, d), or (teachers, S, d)."""
-        images = synthetic_images.expand(self.num_teachers, *synthetic_images.shape[-2:])
-        labels = synthetic_labels.expand(self.num_teachers, *synthetic_labels.shape[-1:])
         if not self._connections:
-            self._start(images.shape[1])
-        step = TrainingStep(real_images, real_labels, images, labels)
+            self._start(synthetic_images.shape[-2])
+        images = synthetic_images.reshape(-1, *synthetic_images.shape[-2:])
+        step = TrainingStep(real_images, real_labels, images, synthetic_labels.reshape(len(images), -1))
         for process, connection in enumerate(self._connections):
             connection.send(_as_arrays(step.select(torch.cat([torch.tensor(part) for part in self._of(process)]))))
 
