@@ -44,7 +44,7 @@ def test_votes_are_the_papers_for_every_clip(clip: float, stochastic: bool):
     np.testing.assert_array_equal(votes, expected)
 
 
-@pytest.mark.parametrize("vote", [TopAggParameters(top_k=200), CountSketchParameters(top_k=200, columns=4000)])
+@pytest.mark.parametrize("vote", [TopAggParameters(top_k=200), CountSketchParameters(top_k=200, columns=40_000)])
 def test_votes_reach_every_row_of_an_image_behind_a_small_clip(vote):
     """Nearly every coordinate of a gradient is larger than the published clip of 1e-5."""
     common = {
