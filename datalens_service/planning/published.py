@@ -55,15 +55,15 @@ COMMANDS: Final[dict[str, tuple[Published, Published]]] = {
 
 
 class MeasuredVotes(NamedTuple):
-    """What images taught after votes of 40 to 400 of these teachers, by runs without a guarantee.
+    """Accuracy that images of ten digits or ten kinds of clothes taught, after votes of 40 to 400 such teachers.
 
-    Ten digits and ten kinds of clothes; benchmarks/results/ablations.md has the runs.
+    The runs had no guarantee (benchmarks/results/ablations.md).
 
     Attributes:
         votes: At least so many.
         noise_per_teacher: σ/N at most.
         lowest: Percent of real test images.
-        highest: The same.
+        highest: As `lowest`, of the best run.
     """
 
     votes: int
