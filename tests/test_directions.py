@@ -1,6 +1,5 @@
 """The fast form of noisy directions has the sums of the product's own, and their noise."""
 
-
 import numpy as np
 import pytest
 import torch
