@@ -357,10 +357,15 @@ def main() -> None:
     parser.add_argument("--sgd-epochs", type=int, default=0, help="of their classifier; 8 with 10,000 images go as far")
     parser.add_argument("--processes", type=int, help="that teachers run in; seconds are then those of the wall clock")
     parser.add_argument(
-        "--memory-gib", type=float, default=16.0, help="of weights that these keep; others lie in files"
+        "--memory-gib",
+        type=float,
+        default=16.0,
+        help="GiB of weights that processes keep in memory; others lie in files",
     )
     parser.add_argument("--at", type=float, nargs="+", default=[1.0], help="shares of the run after which it is judged")
     options = parser.parse_args()
+    if options.processes and "shared_adam" in options.like:
+        parser.error("teachers in processes share no moments: leave --processes or shared_adam out")
     origin = provenance()
     print_result(origin | measured(options))
 

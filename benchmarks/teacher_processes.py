@@ -107,7 +107,7 @@ class TeacherProcesses(TeacherBackend):
     """Takes the place of `TeacherEnsemble`, where all teachers are asked about the same images.
 
     Attributes:
-        processes: As many as there are cores.
+        processes: As many as there are cores; no more are started than there are parts.
         memory_gib: Weights and moments of all teachers together that stay in memory, in GiB.
     """
 
@@ -126,6 +126,7 @@ class TeacherProcesses(TeacherBackend):
         }  # fmt: skip
         starts = range(0, num_teachers, TEACHERS_OF_A_PART)
         self._parts = [range(start, min(start + TEACHERS_OF_A_PART, num_teachers)) for start in starts]
+        self.processes = min(self.processes, len(self._parts))
         self._connections: list[Connection] = []
         self._answers = torch.empty(0)
 
@@ -166,11 +167,14 @@ class TeacherProcesses(TeacherBackend):
         context = multiprocessing.get_context("fork")
         for process in range(self.processes):
             here, there = context.Pipe()
-            context.Process(target=self._serve, args=(process, there), daemon=True).start()
+            context.Process(target=self._serve, args=(process, here, there), daemon=True).start()
             self._connections.append(here)
 
-    def _serve(self, process: int, connection: Connection) -> None:
+    def _serve(self, process: int, here: Connection, connection: Connection) -> None:
         """Train, and answer, until the run ends."""
+        # Or a process would wait for a run that was killed, since it holds that end, too.
+        for end_of_the_run in (*self._connections, here):
+            end_of_the_run.close()
         torch.set_num_threads(1)
         teachers = self._of(process)
         parts = [Part(part, self._in_file(part), self._build) for part in teachers]

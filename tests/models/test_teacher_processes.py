@@ -1,10 +1,13 @@
 """Teachers in processes of a benchmark learn and answer as those of one process do."""
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -13,8 +16,8 @@ from datalens_service.data.dataset import Schema
 from datalens_service.models.teachers.ensemble import TeacherEnsemble
 
 ROOT = Path(__file__).parents[2]
-COUNT = TEACHERS_OF_A_PART + 3
-PARTS = [range(TEACHERS_OF_A_PART), range(TEACHERS_OF_A_PART, COUNT)]
+COUNT = 2 * TEACHERS_OF_A_PART + 3
+PARTS = [range(start, min(start + TEACHERS_OF_A_PART, COUNT)) for start in range(0, COUNT, TEACHERS_OF_A_PART)]
 SCHEMA = Schema(channels=1, height=8, width=8, class_names=("a", "b"), num_units=COUNT * 4)
 ACTIVE = torch.arange(COUNT) != 5
 
@@ -46,10 +49,17 @@ def compare() -> None:
         assert not found[5].any()
 
 
-def test_teachers_in_processes_and_files_answer_as_in_one_process_and_in_memory() -> None:
-    command = [sys.executable, "-c", "from tests.models import test_teacher_processes as here; here.compare()"]
+def be_killed() -> None:
+    """In a process of its own, whose output ends when the processes of its teachers have ended, too."""
+    answers(TeacherProcesses("conv", COUNT, SCHEMA, "cpu", 3, active=ACTIVE))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("checked", "status"), [("compare", 0), ("be_killed", -signal.SIGKILL)])
+def test_teachers_in_processes_answer_as_in_one_and_end_with_their_run(checked: str, status: int) -> None:
+    command = [sys.executable, "-c", f"from tests.models import test_teacher_processes as here; here.{checked}()"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
-    assert ended.returncode == 0, ended.stderr
+    assert ended.returncode == status, ended.stderr
 
 
 def test_parts_in_files_are_spread_evenly_over_processes() -> None:
