@@ -118,27 +118,39 @@ def accounting_table(result: dict[str, Any]) -> str:
 
 
 def authors_table(results: list[dict[str, Any]]) -> str:
-    """One row for each point of a run, runs of the same settings one after another."""
-    alike = sorted(results, key=lambda one: (one["dataset"] != "mnist", one["published_epsilon"], _changes(one)))
+    """One row for each number of steps; runs that differ in their seed alone share it."""
+    alike: dict[tuple[str, ...], list[tuple[dict[str, Any], dict[str, Any]]]] = {}
+    for one in sorted(results, key=_place):
+        name = f"{DATASETS[one['dataset']]}, ε = {one['published_epsilon']}"
+        run = (name, f"{one['teachers']:,}", _changes(one) or "none", _paid_for(one))
+        for point in one["points"]:
+            alike.setdefault((*run, f"{point['votes']:,}"), []).append((one, point))
     rows = [
         [
-            f"{DATASETS[one['dataset']]}, ε = {one['published_epsilon']}",
-            f"{one['teachers']:,}",
-            _changes(one) or "none",
-            _paid_for(one),
-            f"{point['votes']:,}",
-            f"{point['last']:.1f}, {point['best']:.1f}",
-            _pair(point.get("by_batch"), "last", "best"),
-            _pair(point.get("sgd"), "last", "best"),
-            _pair(point.get("fidelity"), "inception_score", "fid"),
-            str(one["seed"]),
-            one["commit"],
+            *settings,
+            ", ".join(f"{point['last']:.1f}" for _, point in runs),
+            ", ".join(f"{point['best']:.1f}" for _, point in runs),
+            "; ".join(filter(None, (_other_measures(point) for _, point in runs))),
+            ", ".join(str(one["seed"]) for one, _ in runs),
+            ", ".join(dict.fromkeys(one["commit"] for one, _ in runs)),
         ]
-        for one in alike
-        for point in one["points"]
+        for settings, runs in alike.items()
     ]
-    head = ["settings", "teachers", "changes", "paid for", "steps", "last, best", "by batch", "by SGD", "IS, FID"]
-    return markdown_table([*head, "seed", "commit"], rows)
+    head = ["settings", "teachers", "changes", "paid for", "steps", "last", "best", "other measures"]
+    return markdown_table([*head, "seeds", "commits"], rows)
+
+
+def _place(one: dict[str, Any]) -> tuple[Any, ...]:
+    settings = [*DATASETS].index(one["dataset"]), one["published_epsilon"], one["teachers"]
+    return *settings, len(one["like"]), _changes(one), one["seed"]
+
+
+def _other_measures(point: dict[str, Any]) -> str:
+    found = {name: point[key] for name, key in (("by batch", "by_batch"), ("by SGD", "sgd")) if point.get(key)}
+    parts = [f"{name} {values['last']:.1f} ({values['best']:.1f})" for name, values in found.items()]
+    if fidelity := point.get("fidelity"):
+        parts.append(f"IS {fidelity['inception_score']}, FID {fidelity['fid']}")
+    return ", ".join(parts)
 
 
 def _paid_for(one: dict[str, Any]) -> str:
@@ -152,15 +164,13 @@ def _paid_for(one: dict[str, Any]) -> str:
 
 def _changes(one: dict[str, Any]) -> str:
     """What is as in the authors' code, and which settings are not."""
-    like = set(one["like"])
-    short = ["all five"] if len(like) == 5 else sorted(like)
+    like, every = set(one["like"]), {"batch_norm", "labels", "shards", "shared_adam", "start"}
+    short = sorted(like)
+    if len(like) > 3:
+        short = [" but ".join(["all five", *(every - like)])]
     if one["records"] < one["teachers"] * COMMANDS[PRESETS[one["dataset"]]][0].batch:
         short.append(f"{one['records']:,} records shared")
     return ", ".join([*short, *(f"{name} {json.dumps(value)}" for name, value in one.get("changes", {}).items())])
-
-
-def _pair(figures: dict[str, float] | None, first: str, second: str) -> str:
-    return f"{figures[first]}, {figures[second]}" if figures else ""
 
 
 def page(results: list[dict[str, Any]]) -> str:
@@ -175,9 +185,10 @@ def page(results: list[dict[str, Any]]) -> str:
     written = written.replace("{cells}\n", cell_table(result)).replace("{judged}", judged)
     written = written.replace("{accounting}\n", accounting_table(result))
     runs = read_results("authors")
-    changed = [one for one in runs if one["dataset"] in SCHEMAS and (one.get("changes") or one["teachers"] != 40)]
-    written = written.replace("{authors}\n", authors_table([one for one in runs if one not in changed]))
-    written = written.replace("{changed}\n", authors_table(changed))
+    changed = [one for one in runs if one.get("changes") or one["teachers"] < 40]
+    more = [one for one in runs if one["teachers"] > 40]
+    written = written.replace("{authors}\n", authors_table([one for one in runs if one not in [*changed, *more]]))
+    written = written.replace("{more}\n", authors_table(more)).replace("{changed}\n", authors_table(changed))
     return "<!-- python -m benchmarks.ablation_page writes this from benchmarks/ablations.md -->\n" + written
 
 
