@@ -187,7 +187,12 @@ class PerRecordGradients:
     @property
     def dimensions(self) -> int:
         """Return the number of weights that are differentiated by: columns of a chunk."""
-        return sum(weight.numel() for weight in self._trainable().values())
+        return sum(self.tensor_sizes)
+
+    @property
+    def tensor_sizes(self) -> list[int]:
+        """Return the number of weights of each tensor, in the order of the columns."""
+        return [weight.numel() for weight in self._trainable().values()]
 
     def chunks(self, inputs: Sequence[Tensor]) -> Iterator[Tensor]:
         """Yield gradients (records, dimensions), in the order of the records, at most `chunk_size` at once.
@@ -202,9 +207,8 @@ class PerRecordGradients:
 
     def set_weights(self, weights: NDArray[np.float32]) -> None:
         """Replace the trainable weights of the network by other ones (dimensions,)."""
-        trainable = self._trainable().values()
-        parts = torch.split(torch.from_numpy(weights), [weight.numel() for weight in trainable])
-        for weight, part in zip(trainable, parts, strict=True):
+        parts = torch.split(torch.from_numpy(weights), self.tensor_sizes)
+        for weight, part in zip(self._trainable().values(), parts, strict=True):
             weight.copy_(part.view_as(weight))
 
     def settle(self, inputs: Sequence[Tensor]) -> None:

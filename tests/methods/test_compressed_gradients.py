@@ -22,7 +22,8 @@ SIDE = 10
 COUNT = 2_500
 """Of each of four clipping norms: ten thousand rows together."""
 
-DIMENSIONS = 2 * (SIDE**2 + 1)
+WEIGHTS, BIASES = 2 * SIDE**2, 2
+DIMENSIONS = WEIGHTS + BIASES
 KEEP = 0.6
 
 
@@ -34,7 +35,7 @@ def started(keep: float, clip_norm: float) -> Descent:
 
 def contributed(training_run: Descent, rows: torch.Tensor) -> np.ndarray:
     """int64 rows on the grid, one for each gradient."""
-    compressed = compress(rows, training_run._parameters)
+    compressed = compress(rows, training_run._parameters, training_run.gradients.tensor_sizes)
     return training_run.mechanism.on_grid(compressed).numpy().astype(np.int64)
 
 
@@ -69,9 +70,10 @@ def test_a_contribution_reaches_the_radius() -> None:
     one_axis[0, 5] = -3.0
     whole = started(1.0, 0.5)
     assert math.sqrt((contributed(whole, one_axis) ** 2).sum()) >= 0.999 * whole.mechanism.radius
-    half = DIMENSIONS // 2
+    half = WEIGHTS // 2
     two_sizes = torch.full((1, DIMENSIONS), math.sqrt(1 - 0.999 * KEEP))
     two_sizes[0, :half] = math.sqrt(0.999 * KEEP)
+    two_sizes[0, WEIGHTS:] = 0
     compressed = started(KEEP, 0.5)
     row = contributed(compressed, two_sizes)
     assert np.count_nonzero(row) == half
@@ -84,16 +86,28 @@ def test_coordinates_that_are_all_equal_stay_or_go_together() -> None:
     assert contributed(started(1.0, 1.0), equal).all()
 
 
+def test_each_tensor_keeps_a_share_of_its_own_length() -> None:
+    """Of two weights and two biases that are a tenth as long: the larger of each."""
+    training_run = started(KEEP, 1.0)
+    assert training_run.gradients.tensor_sizes == [WEIGHTS, BIASES]
+    row = torch.zeros(1, DIMENSIONS)
+    row[0, :2] = row[0, WEIGHTS:] = torch.tensor([0.55, 0.45]).sqrt()
+    row[0, WEIGHTS:] /= 10
+    assert np.flatnonzero(contributed(training_run, row)[0]).tolist() == [0, WEIGHTS]
+
+
 def test_noise_is_the_same_on_coordinates_that_are_kept_and_that_never_are() -> None:
     """Two thousand draws each: the released sum does not tell which places a unit kept."""
-    training_run, half = started(KEEP, 1.0), DIMENSIONS // 2
+    training_run, half = started(KEEP, 1.0), WEIGHTS // 2
     row = torch.full((1, DIMENSIONS), math.sqrt(0.45 / half))
     row[0, :half] = math.sqrt(0.55 / half)
+    row[0, WEIGHTS:] = 0
     exact = contributed(training_run, row)[0]
     assert exact[:half].all()
     assert not exact[half:].any()
     mechanism, account = training_run.mechanism, MemoryAccount(10**30)
-    compressed = GradientChunk(compress(row, training_run._parameters), torch.arange(1))
+    sizes = training_run.gradients.tensor_sizes
+    compressed = GradientChunk(compress(row, training_run._parameters, sizes), torch.arange(1))
     draws = 2000 // half + 1
     for step in range(draws):
         mechanism.release(lambda: [compressed], step=step, account=account, noise=NoiseSource())

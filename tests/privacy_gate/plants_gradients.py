@@ -81,10 +81,10 @@ def gradients_are_divided_by_the_private_count(apply_gradient, self, gradient):
 
 
 @around("coordinates kept by the sum of a chunk", "R6", unit_gradients, "compress")
-def coordinates_are_those_of_the_sum(compress, means, parameters):
+def coordinates_are_those_of_the_sum(compress, means, parameters, tensor_sizes):
     """Every row keeps the places where the sum of its chunk is largest: what a unit adds depends on all others."""
     if parameters.compression != "topk":
-        return compress(means, parameters)
+        return compress(means, parameters, tensor_sizes)
     total = means.nan_to_num().sum(dim=0).abs()
     places = total.topk(max(1, math.floor(parameters.keep * len(total)))).indices
     return means * torch.zeros_like(total).index_fill_(0, places, 1.0)

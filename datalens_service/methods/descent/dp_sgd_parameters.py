@@ -87,7 +87,8 @@ class DpSgdParameters(Method):
     compression: Literal["none", "topk", "normtopk"] = Field(
         default="none",
         description="- `none`\n- `topk`: the largest coordinates of a gradient, a share `keep` of all\n"
-        "- `normtopk`: the largest coordinates that hold at most a share `keep` of its squared norm",
+        "- `normtopk`: of each tensor of weights, the largest coordinates that hold at most a share `keep` of its "
+        "squared norm",
     )
     keep: Number = Field(default=1.0, gt=0, le=1, description="Share that topk and normtopk keep.")
     optimizer: Literal["sgd", "adam"] = "sgd"

@@ -98,7 +98,7 @@ class Compression(NamedTuple):
 def compressed_gradients(rows: UnitRows, compression: Compression) -> Iterator[Tensor]:
     """Contribution: the mean gradient of every unit, of which the largest coordinates stay."""
     for means in unit_gradients(rows, compression.gradients):
-        yield compress(means, compression.parameters)
+        yield compress(means, compression.parameters, compression.gradients.tensor_sizes)
 
 
 def choose_question(gradients: PerRecordGradients, parameters: DpSgdParameters) -> tuple[UnitContribution, object]:
@@ -108,12 +108,19 @@ def choose_question(gradients: PerRecordGradients, parameters: DpSgdParameters) 
     return compressed_gradients, Compression(gradients, parameters)
 
 
-def compress(means: Tensor, parameters: DpSgdParameters) -> Tensor:
-    """Keep the largest coordinates of rows (units, weights)."""
+def compress(means: Tensor, parameters: DpSgdParameters, tensor_sizes: list[int]) -> Tensor:
+    """Keep the largest coordinates of rows (units, weights).
+
+    NormTopK chooses within each tensor of weights: what stays of all of them together is `keep` of the squared norm at
+    most, as if it chose among all weights.
+
+    Args:
+        tensor_sizes: Columns of each tensor of weights, in their order.
+    """
     if parameters.compression == "topk":
         return keep_largest(means, max(1, math.floor(parameters.keep * means.shape[1])))
-    norms = means.norm(dim=1, keepdim=True)
-    return keep_energy(means * (parameters.clip_norm / norms.clamp(min=parameters.clip_norm)), parameters.keep)
+    clipped = means * (parameters.clip_norm / means.norm(dim=1, keepdim=True).clamp(min=parameters.clip_norm))
+    return torch.cat([keep_energy(tensor, parameters.keep) for tensor in clipped.split(tensor_sizes, dim=1)], dim=1)
 
 
 def means_of_units(rows: Iterable[Tensor], units: Tensor) -> Iterator[Tensor]:
