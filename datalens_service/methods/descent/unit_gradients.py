@@ -19,11 +19,13 @@ from datalens_service.mechanisms.unit_records import UnitContribution, UnitRows
 from datalens_service.methods.descent.dp_sgd_parameters import DpSgdParameters
 from datalens_service.models.per_record import BytesToNumbers, Loss, PerRecordGradients
 
-# float32 read as an integer grows with its value; without 19 low bits 4096 buckets cover all squares.
+# float32 read as an integer grows with its value; without 19 low bits there are 16 buckets for each power of two. All
+# squares below 2⁻³² of the largest share the lowest one.
 _DROPPED_BITS = 19
-_BUCKETS = 2**12
+_LOWEST = (127 - 32) << 4
+_BUCKETS = (32 << 4) + 1
 # Few enough that they stay in the processor's cache.
-_ROWS = 32
+_NUMBERS_AT_ONCE = 2**20
 
 
 def keep_largest(rows: Tensor, count: int) -> Tensor:
@@ -43,7 +45,8 @@ def keep_energy(rows: Tensor, share: float) -> Tensor:
         share: In (0, 1].
     """
     kept = torch.empty(rows.shape, dtype=torch.float32, device=rows.device)
-    for part, result in zip(torch.split(rows, _ROWS), torch.split(kept, _ROWS), strict=True):
+    count = max(1, _NUMBERS_AT_ONCE // max(_BUCKETS, rows.shape[1]))
+    for part, result in zip(torch.split(rows, count), torch.split(kept, count), strict=True):
         finite = torch.where(torch.isfinite(part).all(dim=1, keepdim=True), part, 0.0).to(torch.float32)
         result.copy_(torch.where(_among_largest(finite, share), finite, 0.0))
     return kept
@@ -53,7 +56,7 @@ def _among_largest(rows: Tensor, share: float) -> Tensor:
     """Mark the coordinates of finite rows that stay."""
     largest = rows.abs().amax(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
     squares = (rows / largest).square()
-    buckets = squares.view(torch.int32) >> _DROPPED_BITS
+    buckets = ((squares.view(torch.int32) >> _DROPPED_BITS) - _LOWEST).clamp_min_(0)
     energies = torch.zeros(len(rows), _BUCKETS, dtype=torch.float64, device=rows.device)
     energies.scatter_add_(1, buckets.to(torch.int64), squares.to(torch.float64))
     from_the_top = energies.flip(1).cumsum(dim=1).flip(1)
