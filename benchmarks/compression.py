@@ -1,13 +1,12 @@
 """What NormTopK leaves of a sum of clipped gradients, without noise, as JSON.
 
-    python -m benchmarks.compression --dataset mnist --seeds 3
     python -m benchmarks.compression --dataset cifar10_features --architecture linear
-    python -m benchmarks.compression --records 60000 --batch 256 --steps 1000 --seeds 1 --of sum
+    python -m benchmarks.compression --records 60000 --batch 256 --steps 500 --seeds 1 --of record
 
-Descent on clipped gradients, once on their plain sum and once on what NormTopK keeps. No noise: what differs is the
-bias of the compression alone. The paper compresses the gradient of each record. The sum is compressed after addition
-with `--of sum`, which bounds nothing that one record contributes, and with `--of tensor` each tensor of weights of each
-record by itself. `accuracy` is on the training records, `test_accuracy` on test images after the last step.
+Descent on clipped gradients, once on their plain sum and once on what NormTopK keeps: of each tensor of weights of each
+record, as `dp_sgd` does; with `--of record` of all weights of each record together, as the paper writes it; with
+`--of sum` of the sum over the records, which bounds nothing that one record contributes. No noise: what differs is the
+bias of the compression alone. `accuracy` is on the records, `test_accuracy` on test images, after the last step.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Descent(NamedTuple):
     steps: int
     records: int
     batch: int
-    of: Literal["record", "tensor", "sum"]
+    of: Literal["tensor", "record", "sum"]
 
 
 def keep_of_sum(clipped: Tensor, sizes: list[int], keep: float, of: str) -> Tensor:
@@ -112,7 +111,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=1024, help="that train")
     parser.add_argument("--batch", type=int, default=1024)
     parser.add_argument("--keep", type=float, nargs="+", default=KEEPS, help="shares of the squared norm")
-    parser.add_argument("--of", choices=["record", "tensor", "sum"], default="record", help="what is compressed")
+    parser.add_argument("--of", choices=["tensor", "record", "sum"], default="tensor", help="what is compressed")
     options = parser.parse_args()
     data = dataset(options.dataset)
     descent = Descent(options.steps, options.records, options.batch, options.of)

@@ -180,7 +180,10 @@ class TeacherProcesses(TeacherBackend):
         parts = [Part(part, self._in_file(part), self._build) for part in teachers]
         waiting: list[TrainingStep] = []
         while True:
-            message: TrainingStep | Question = _mapped(torch.from_numpy, connection.recv())
+            try:
+                message: TrainingStep | Question = _mapped(torch.from_numpy, connection.recv())
+            except EOFError:
+                return
             question = message if isinstance(message, Question) else None
             if question is not None or len(waiting) == _WAITING:
                 for number, part in enumerate(parts):
