@@ -22,7 +22,8 @@ from torch.nn import functional
 from benchmarks.environment import dataset, provenance
 from benchmarks.kept_results import print_result
 from datalens_service.data.dataset import Dataset, Split
-from datalens_service.methods.descent.unit_gradients import keep_energy
+from datalens_service.methods import DpSgd
+from datalens_service.methods.descent.unit_gradients import class_loss, compress, keep_energy
 from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.models.per_record import BytesToNumbers, PerRecordGradients
 
@@ -39,32 +40,28 @@ class Descent(NamedTuple):
     of: Literal["tensor", "record", "sum"]
 
 
-def keep_of_sum(clipped: Tensor, sizes: list[int], keep: float, of: str) -> Tensor:
-    """Add up clipped gradients (n, d) and compress: each of them, each tensor of each of them, or their sum (d)."""
-    match of:
-        case "record":
-            return keep_energy(clipped, keep).sum(dim=0)
-        case "tensor":
-            return torch.cat([keep_energy(part, keep).sum(dim=0) for part in clipped.split(sizes, dim=1)])
-        case _:
-            return keep_energy(clipped.sum(dim=0, keepdim=True), keep)[0]
+def keep_of_sum(rows: Tensor, tensor_sizes: list[int], keep: float, of: str) -> Tensor:
+    """Add up gradients (n, d) that are clipped to length 1, and compress them before that or, with `sum`, after it."""
+    if of == "sum":
+        clipped = rows / rows.norm(dim=1, keepdim=True).clamp(min=1)
+        return keep_energy(clipped.sum(dim=0, keepdim=True), keep)[0]
+    sizes = tensor_sizes if of == "tensor" else [rows.shape[1]]
+    return compress(rows, DpSgd(compression="normtopk", keep=keep), sizes).sum(dim=0)
 
 
 def descend(architecture: str, data: Dataset, descent: Descent, keep: float, seed: int) -> dict[str, float]:
     """Descend; how the kept sum lies to the plain one in the middle of the steps, and what is reached."""
     images, labels = (values[: descent.records] for values in _tensors(data.train))
     network = build_network({"architecture": architecture}, data.schema, seed)
-    gradients = PerRecordGradients(torch.nn.Sequential(BytesToNumbers(), network), _loss)
-    sizes = [weight.numel() for weight in network.parameters()]
+    gradients = PerRecordGradients(torch.nn.Sequential(BytesToNumbers(), network), class_loss)
+    sizes = gradients.tensor_sizes
     optimizer = torch.optim.SGD(network.parameters(), RATE)
     order = torch.Generator().manual_seed(seed)
     figures: dict[str, float] = {}
     for step in range(descent.steps):
         batch = torch.randperm(len(images), generator=order)[: descent.batch]
         rows = torch.cat(list(gradients.chunks([images[batch], labels[batch]])))
-        clipped = rows / rows.norm(dim=1, keepdim=True).clamp(min=1)
-        plain = clipped.sum(dim=0)
-        kept = plain if keep == 1 else keep_of_sum(clipped, sizes, keep, descent.of)
+        plain, kept = (keep_of_sum(rows, sizes, share, descent.of) for share in (1.0, keep))
         if step == descent.steps // 2:
             figures = _compare(plain, kept)
         for weight, part in zip(network.parameters(), (kept / len(batch)).split(sizes), strict=True):
@@ -96,10 +93,6 @@ def _compare(plain: Tensor, kept: Tensor) -> dict[str, float]:
         "cosine": float(functional.cosine_similarity(plain, kept, dim=0)),
         "length": float(kept.norm() / plain.norm()),
     }
-
-
-def _loss(logits: Tensor, _image: Tensor, label: Tensor) -> Tensor:
-    return functional.cross_entropy(logits, label)
 
 
 def main() -> None:
