@@ -6,7 +6,7 @@ row: that is sound because noise goes on all coordinates, and the mechanism's gu
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +25,7 @@ _DROPPED_BITS = 19
 _LOWEST = (127 - 32) << 4
 _BUCKETS = (32 << 4) + 1
 # Few enough that they stay in the processor's cache.
-_NUMBERS_AT_ONCE = 2**20
+_ROWS_AT_ONCE: Final = 32
 
 
 def keep_largest(rows: Tensor, count: int) -> Tensor:
@@ -45,8 +45,7 @@ def keep_energy(rows: Tensor, share: float) -> Tensor:
         share: In (0, 1].
     """
     kept = torch.empty(rows.shape, dtype=torch.float32, device=rows.device)
-    count = max(1, _NUMBERS_AT_ONCE // max(_BUCKETS, rows.shape[1]))
-    for part, result in zip(torch.split(rows, count), torch.split(kept, count), strict=True):
+    for part, result in zip(rows.split(_ROWS_AT_ONCE), kept.split(_ROWS_AT_ONCE), strict=True):
         finite = torch.where(torch.isfinite(part).all(dim=1, keepdim=True), part, 0.0).to(torch.float32)
         result.copy_(torch.where(_among_largest(finite, share), finite, 0.0))
     return kept
