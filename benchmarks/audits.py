@@ -9,7 +9,8 @@ Membership: 2,000 records of a set per model, one target and eight references; n
 the same by `dp_sgd` and by noisy directions, and samples of `moments`. Success: of the loss threshold on the first two,
 and on scikit-learn's digits, without references. Groups: the same by class and by declared group of classes, with as
 many candidates as there are, on 10,000 records (Yu et al. 2022, figures 7 and 10). Inversion: 50 records, median of the
-squared error over the public variance of pixels. Three seeds each.
+squared error over the public variance of pixels. Three seeds each. `--only parts` attacks what reproduces table 2 of
+Faustini et al. (2023) and is no release of the product: gradients turned in parts of ten weights.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ import torch
 from PIL import Image
 from scipy import stats
 from sklearn.datasets import load_digits
+from torch.nn import functional
 
+from benchmarks.directions import Cell, Settings
 from benchmarks.environment import PARTITION_KEY, dataset, draw_records, provenance
 from benchmarks.fixed_extractor import pixels
 from benchmarks.individual import GROUPS
@@ -59,10 +62,15 @@ _OF_GROUPS = 10_000
 DELTA = 1e-5
 _opened = cache(dataset)
 NETWORKS = ("mlp", "lenet")
+PART = 10
 CONCENTRATIONS = (250.0, 150_000.0)
 """kappa; half of what directional privacy calls ε (Faustini et al. 2023)."""
-NOISES = (("none", 0.0), ("gaussian", 1.0), *(("von_mises_fisher", kappa) for kappa in (25.0, *CONCENTRATIONS)))
-"""With σ over the clipping norm, or with kappa."""
+NOISES = (
+    ("none", 0.0),
+    ("gaussian", 1.0),
+    *((noise, kappa) for noise in ("von_mises_fisher", "parts_of_10") for kappa in (25.0, *CONCENTRATIONS)),
+)
+"""With σ over the clipping norm, or with kappa. Parts of ten weights are turned one by one and keep their lengths."""
 
 
 def membership(options: argparse.Namespace) -> dict[str, Any]:
@@ -74,6 +82,7 @@ def membership(options: argparse.Namespace) -> dict[str, Any]:
         for kappa in CONCENTRATIONS:
             way = _train_by_directions(kappa, network), _mu_of_directions(kappa, network, options.dataset)
             ways[f"{network}, von Mises–Fisher, ε_V = {2 * kappa:g}"] = way
+            ways[f"{network}, parts of 10, ε_V = {2 * kappa:g}"] = (_train_in_parts(kappa, network), None)
     ways["moments, ε = 1"] = (_draw_privately(1.0), mu_for_epsilon(1.0, DELTA))
     names = [name for name in ways if options.only in name]
     return {
@@ -176,6 +185,18 @@ def _train_privately(epsilon: float, network: str) -> Train:
 def _train_by_directions(kappa: float, network: str) -> Train:
     """Three passes of the same network over noisy directions."""
     return lambda data, seed: _train_without_books(_by_directions(kappa, network), data, seed)
+
+
+def _train_in_parts(kappa: float, network: str) -> Train:
+    """Thirty passes over gradients that are cut to length 1 and turned in parts."""
+    cell = Cell("", network, Settings(100, 0.001, 30), "clipped", epsilon_v=2 * kappa, part=PART)
+
+    def train(data: Dataset, seed: int) -> Classifier:
+        *_, trained = cell.learn(data, seed)
+        weights = {name: weight.detach().numpy() for name, weight in trained.named_parameters()}
+        return Classifier(data.schema, {"architecture": network}, weights)
+
+    return train
 
 
 def _by_directions(kappa: float, network: str) -> DpSgd:
@@ -283,9 +304,17 @@ def _observed(
         return torch.from_numpy(np.stack(noisy)).to(torch.float32)
     if not strength:
         return rows
-    random = torch.Generator().manual_seed(seed)
     clipped = rows * (1 / rows.norm(dim=1, keepdim=True).clamp_min(1e-12)).clamp_max(1)
-    return clipped + strength * torch.randn(rows.shape, generator=random)
+    if noise == "parts_of_10":
+        return turn_parts(clipped, strength)
+    return clipped + strength * torch.randn(rows.shape, generator=torch.Generator().manual_seed(seed))
+
+
+def turn_parts(rows: torch.Tensor, kappa: float) -> torch.Tensor:
+    """Rows (n, d) of which each block of ten numbers has another direction, and its length."""
+    parts = functional.pad(rows, (0, -rows.shape[1] % PART)).view(-1, PART)
+    turned = torch.from_numpy(NoiseSource().directions(unit_directions(parts.double().numpy()), kappa)).float()
+    return (turned * parts.norm(dim=1, keepdim=True)).view(len(rows), -1)[:, : rows.shape[1]]
 
 
 def _draw(images: torch.Tensor, inverted: torch.Tensor, path: Path) -> None:

@@ -211,18 +211,23 @@ class Cell:
         price = {"target_epsilon": self.epsilon_g, "target_delta": DELTA, "sample_rate": rate, "steps": steps}
         return GaussianNoise(get_noise_multiplier(**price, accountant="prv"))
 
-    def train(self, data: Dataset, seed: int) -> list[float]:
-        """Percent of test images that are labelled correctly after each pass."""
+    def learn(self, data: Dataset, seed: int) -> Iterator[nn.Sequential]:
+        """The network after each pass."""
         network = build_network({"architecture": self.architecture}, data.schema, seed)
         optimizer = torch.optim.Adam(network.parameters(), lr=self.settings.learning_rate)
         images, labels = pixels(data.train.images), torch.from_numpy(data.train.labels)
         order = torch.Generator().manual_seed(seed)
         step = self._choose_step(network, self._noise(len(labels)), torch.Generator().manual_seed(seed))
-        accuracies = []
         for _ in range(self.settings.passes):
             for rows in torch.randperm(len(labels), generator=order).split(self.settings.batch):
                 step(images[rows], labels[rows])
                 optimizer.step()
+            yield network
+
+    def train(self, data: Dataset, seed: int) -> list[float]:
+        """Percent of test images that are labelled correctly after each pass."""
+        accuracies = []
+        for network in self.learn(data, seed):
             accuracies.append(_accuracy(network, data))
             print(f"{self}, seed {seed}: {accuracies[-1]}", file=sys.stderr, flush=True)
         return accuracies

@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+from benchmarks.audits import PART, turn_parts
 from benchmarks.directions import DirectionalNoise, GaussianNoise, RecordGradients, RecordSum
 from datalens_service.data.dataset import Schema
 from datalens_service.methods.descent.noisy_directions import mean_cosine
@@ -107,3 +108,12 @@ def test_gaussian_noise_has_the_size_of_its_multiplier(schema: Schema) -> None:
     generator = torch.Generator().manual_seed(1)
     noisy = torch.stack([GaussianNoise(2.5).turn(records, generator) for _ in range(400)])
     assert float((noisy - records.total()).std()) == pytest.approx(2.5, rel=0.02)
+
+
+def test_attacked_parts_keep_their_lengths_and_turn_as_far_as_the_sampler_says() -> None:
+    rows = torch.randn(40, 1003, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(turn_parts(rows, 1e12), rows, atol=1e-4, rtol=0)
+    before, after = rows[:, :1000].reshape(-1, PART), turn_parts(rows, 5.0)[:, :1000].reshape(-1, PART)
+    torch.testing.assert_close(after.norm(dim=1), before.norm(dim=1))
+    expected = DirectionalNoise(5.0, PART)._cosine_of_parts()
+    assert functional.cosine_similarity(before, after).mean() == pytest.approx(expected, abs=0.02)
