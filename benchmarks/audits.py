@@ -68,7 +68,8 @@ CONCENTRATIONS = (250.0, 150_000.0)
 NOISES = (
     ("none", 0.0),
     ("gaussian", 1.0),
-    *((noise, kappa) for noise in ("von_mises_fisher", "parts_of_10") for kappa in (25.0, *CONCENTRATIONS)),
+    *(("von_mises_fisher", kappa) for kappa in (25.0, *CONCENTRATIONS)),
+    *(("parts_of_10", kappa) for kappa in (0.5, 25.0, *CONCENTRATIONS)),
 )
 """With σ over the clipping norm, or with kappa. Parts of ten weights are turned one by one and keep their lengths."""
 
@@ -82,6 +83,7 @@ def membership(options: argparse.Namespace) -> dict[str, Any]:
         for kappa in CONCENTRATIONS:
             way = _train_by_directions(kappa, network), _mu_of_directions(kappa, network, options.dataset)
             ways[f"{network}, von Mises–Fisher, ε_V = {2 * kappa:g}"] = way
+        for kappa in (0.5, *CONCENTRATIONS):
             ways[f"{network}, parts of 10, ε_V = {2 * kappa:g}"] = (_train_in_parts(kappa, network), None)
     ways["moments, ε = 1"] = (_draw_privately(1.0), mu_for_epsilon(1.0, DELTA))
     names = [name for name in ways if options.only in name]

@@ -43,6 +43,7 @@ ERRORS: Final = {
 ATTACKED: Final = {
     "none": ("no privacy", "none", 0.0),
     "ε_G = 1": ("dp_sgd, ε = 1", "gaussian", 1.0),
+    "ε_V = 1": ("von Mises–Fisher, ε_V = 1", "von_mises_fisher", 0.5),
     "ε_V = 50": ("von Mises–Fisher, ε_V = 50", "von_mises_fisher", 25.0),
     "ε_V = 500": ("von Mises–Fisher, ε_V = 500", "von_mises_fisher", 250.0),
     "ε_V = 300,000": ("von Mises–Fisher, ε_V = 300000", "von_mises_fisher", 150_000.0),
@@ -107,16 +108,28 @@ def attack_table() -> str:
             errors[data, row["network"], row["noise"], row["strength"]].append(row["median_error"])
     rows = []
     for data, network in AREAS:
-        for level, (model, *noise) in ATTACKED.items():
-            place, values = LEVELS.index(level), errors[data, network, *noise]
-            area = areas.get((data, f"{network.replace('lenet', 'lenet_relu')}, {model}"), "")
+        for level, (model, noise, strength) in ATTACKED.items():
+            ways = [(model, noise)]
+            if noise == "von_mises_fisher":
+                ways.append((model.replace("von Mises–Fisher", "parts of 10"), "parts_of_10"))
+            names = [f"{network.replace('lenet', 'lenet_relu')}, {way}" for way, _ in ways]
+            found_areas = [areas.get((data, name), "") for name in names]
+            found_errors = [_median(errors[data, network, kind, strength]) for _, kind in ways]
+            place = LEVELS.index(level)
             published = f"{AREAS[data, network][place]:.1f}", f"{ERRORS[data, network][place]:.2f}"
-            error = f"{statistics.mean(values):.2g}" if values else ""
-            if area or error:
-                rows.append([data, f"`{network}`", level, published[0], area, published[1], error])
-    return markdown_table(
-        ["data", "network", "noise", "AUC, published", "AUC, ours", "error, published", "error, ours"], rows
-    )
+            cells = [published[0], *_two(found_areas), published[1], *_two(found_errors)]
+            if any(found_areas + found_errors):
+                rows.append([data, f"`{network}`", level, *cells])
+    figures = [f"{figure}, {of}" for figure in ("AUC", "error") for of in ("published", "ours", "parts of 10")]
+    return markdown_table(["data", "network", "noise", *figures], rows)
+
+
+def _two(cells: list[str]) -> list[str]:
+    return [*cells, ""][:2]
+
+
+def _median(values: list[float]) -> str:
+    return f"{statistics.mean(values):.2g}" if values else ""
 
 
 def page() -> str:
