@@ -45,7 +45,7 @@ def keep_energy(rows: Tensor, share: float) -> Tensor:
         share: In (0, 1].
     """
     kept = torch.empty(rows.shape, dtype=torch.float32, device=rows.device)
-    for part, result in zip(rows.split(_ROWS_AT_ONCE), kept.split(_ROWS_AT_ONCE), strict=True):
+    for part, result in zip(torch.split(rows, _ROWS_AT_ONCE), torch.split(kept, _ROWS_AT_ONCE), strict=True):
         finite = torch.where(torch.isfinite(part).all(dim=1, keepdim=True), part, 0.0).to(torch.float32)
         result.copy_(torch.where(_among_largest(finite, share), finite, 0.0))
     return kept
