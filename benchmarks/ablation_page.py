@@ -130,7 +130,7 @@ def authors_table(results: list[dict[str, Any]]) -> str:
             *settings,
             ", ".join(f"{point['last']:.1f}" for _, point in runs),
             ", ".join(f"{point['best']:.1f}" for _, point in runs),
-            "; ".join(filter(None, (_other_measures(point) for _, point in runs))),
+            "; ".join(filter(None, (_other_measures(*run) for run in runs))),
             ", ".join(str(one["seed"]) for one, _ in runs),
             ", ".join(dict.fromkeys(one["commit"] for one, _ in runs)),
         ]
@@ -145,8 +145,9 @@ def _place(one: dict[str, Any]) -> tuple[Any, ...]:
     return *settings, len(one["like"]), _changes(one), one["seed"]
 
 
-def _other_measures(point: dict[str, Any]) -> str:
-    found = {name: point[key] for name, key in (("by batch", "by_batch"), ("by SGD", "sgd")) if point.get(key)}
+def _other_measures(one: dict[str, Any], point: dict[str, Any]) -> str:
+    by_sgd = "by SGD" if one.get("sgd_epochs", 0) <= 8 else f"{one['sgd_epochs']} epochs by SGD"
+    found = {name: point[key] for name, key in (("by batch", "by_batch"), (by_sgd, "sgd")) if point.get(key)}
     parts = [f"{name} {values['last']:.1f} ({values['best']:.1f})" for name, values in found.items()]
     if fidelity := point.get("fidelity"):
         parts.append(f"IS {fidelity['inception_score']}, FID {fidelity['fid']}")

@@ -5,12 +5,13 @@
     python -m benchmarks.audits groups --dataset cifar10_features
     python -m benchmarks.audits inversion [--pictures FOLDER]
 
-Membership: 2,000 records of a set per model, one target and eight references; networks trained without privacy,
-the same by `dp_sgd` and by noisy directions, and samples of `moments`. Success: of the loss threshold on the first two,
-and on scikit-learn's digits, without references. Groups: the same by class and by declared group of classes, with as
-many candidates as there are, on 10,000 records (Yu et al. 2022, figures 7 and 10). Inversion: 50 records, median of the
-squared error over the public variance of pixels. Three seeds each. `--only parts` attacks what reproduces table 2 of
-Faustini et al. (2023) and is no release of the product: gradients turned in parts of ten weights.
+Membership: 2,000 records of a set per model, one target and eight references; networks trained without privacy, the
+same by `dp_sgd` and by noisy directions, and samples of `moments`. Success: of the loss threshold on the first two, and
+on scikit-learn's digits, without references. Groups: the same by class and by declared group of classes, with as many
+candidates as there are, on 10,000 records (Yu et al. 2022, figures 7 and 10). Inversion: 50 records, median of the
+squared error over the public variance of pixels. Three seeds each. Membership and inversion also take gradients that
+are cut and turned in parts of ten weights, which is no release of the product: it comes near the published accuracies
+of Faustini et al. (2023), where whole directions do not.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def attack_table() -> str:
             cells = [published[0], *_two(found_areas), published[1], *_two(found_errors)]
             if any(found_areas + found_errors):
                 rows.append([data, f"`{network}`", level, *cells])
-    figures = [f"{figure}, {of}" for figure in ("AUC", "error") for of in ("published", "ours", "parts of 10")]
+    figures = [f"{figure}, {of}" for figure in ("AUC", "error") for of in ("published", "whole", "parts")]
     return markdown_table(["data", "network", "noise", *figures], rows)
 
 
