@@ -9,7 +9,7 @@
     python -m benchmarks.classifiers opacus --dataset mnist --epsilon 1
     python -m benchmarks.classifiers speed --json
 
-Accuracy is that of the last step, mean and spread over seeds; the command selects nothing on test data. `--held-out` sets
+Accuracy is that of the last step, mean and spread over seeds; nothing is selected on test data. `--held-out` sets
 10,000 training images aside and scores on them: settings are chosen with it. `--draw` takes so many training images,
 and 5,000 test images, as cells of the panel do. `--encoder` encodes each image once for all seeds, and tells beside
 what a linear discriminant of the same features reaches without privacy. `opacus` trains the network of `dp_sgd` by
