@@ -10,8 +10,8 @@ same by `dp_sgd` and by noisy directions, and samples of `moments`. Success: of 
 on scikit-learn's digits, without references. Groups: the same by class and by declared group of classes, with as many
 candidates as there are, on 10,000 records (Yu et al. 2022, figures 7 and 10). Inversion: 50 records, median of the
 squared error over the public variance of pixels. Three seeds each. Membership and inversion also take gradients that
-are cut and turned in parts of ten weights, which is no release of the product: it comes near the published accuracies
-of Faustini et al. (2023), where whole directions do not.
+are cut and turned in parts of ten weights, a release that the product does not offer: its accuracy comes near that of
+Faustini et al. (2023), where that of whole directions does not.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def attack_table() -> str:
                 ways.append((model.replace("von Mises–Fisher", "parts of 10"), "parts_of_10"))
             names = [f"{network.replace('lenet', 'lenet_relu')}, {way}" for way, _ in ways]
             found_areas = [areas.get((data, name), "") for name in names]
-            found_errors = [_median(errors[data, network, kind, strength]) for _, kind in ways]
+            found_errors = [_mean_of(errors[data, network, kind, strength]) for _, kind in ways]
             place = LEVELS.index(level)
             published = f"{AREAS[data, network][place]:.1f}", f"{ERRORS[data, network][place]:.2f}"
             cells = [published[0], *_two(found_areas), published[1], *_two(found_errors)]
@@ -128,7 +128,7 @@ def _two(cells: list[str]) -> list[str]:
     return [*cells, ""][:2]
 
 
-def _median(values: list[float]) -> str:
+def _mean_of(values: list[float]) -> str:
     return f"{statistics.mean(values):.2g}" if values else ""
 
 
