@@ -47,7 +47,7 @@ def individual_epsilons(rows: UnitRows, looking: Looking) -> IndividualEpsilons:
     levels = norm_levels(norms, mechanism.radius)
     steps = np.diff([*range(0, count, histogram.every), count])
     accountant = build_accountant(mechanism, histogram.largest_epsilon, histogram.cost())
-    blocks = np.array_split(levels, max(1, levels.shape[1] // _UNITS_AT_ONCE), axis=1)
+    blocks = np.split(levels, range(_UNITS_AT_ONCE, levels.shape[1], _UNITS_AT_ONCE), axis=1)
     epsilons = [accountant.epsilons(level_table(block, steps), histogram.delta) for block in blocks]
     return IndividualEpsilons(np.concatenate(epsilons), np.arange(levels.shape[1]))
 
