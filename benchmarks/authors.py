@@ -16,7 +16,7 @@ public images, in minutes instead of days.
     batch_norm    teachers normalise by the statistics of a batch, of real and of synthetic images apart
     shared_adam   teachers share the moments of one optimiser, one after another
     start         80 teachers have the same initial weights
-    shards        every shard has as many records of each class
+    shards        records are dealt class by class in turn, so that a shard has one or two of each of ten classes
 
 Accuracy is that of the standard CNN on real test images: after its last epoch, and the best of all epochs, which is how
 the authors report theirs. `--by-batch` adds that of images drawn as they draw them, each 15 by the statistics of their
@@ -262,7 +262,7 @@ def standard(drawn: Images, labels: Labels, data: Dataset, options: argparse.Nam
 def by_sgd(drawn: Images, labels: Labels, data: Dataset, options: argparse.Namespace) -> Iterator[float]:
     """Accuracy of the authors' classifier under SGD, after every epoch.
 
-    Theirs takes 600 epochs of 100,000 images at a rate of 0.002 in batches of 512: 117,000 steps. A rate ten times as
+    Theirs takes 600 epochs of 100,000 images at a rate of 0.002 in batches of 512: 117,600 steps. A rate ten times as
     large, with a momentum of 0.9, goes as far in a hundredth of the steps; batches of 64 make them cheaper.
     """
     pixels, targets = downstream.scaled(torch.from_numpy(drawn)), torch.from_numpy(labels)

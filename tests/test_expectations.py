@@ -335,7 +335,7 @@ def test_labelling_a_pool_and_crops_of_it_has_its_time(classifier: Scattering, l
 
 
 FACES = Schema(channels=3, height=64, width=64, class_names=("a", "b"), num_units=180_000)
-HAIR = FACES.model_copy(update={"class_names": ("a", "b", "c"), "num_units": 240_000})
+HAIR = FACES.model_copy(update={"class_names": ("a", "b", "c"), "num_units": 127_713})
 MNIST = GREY.model_copy(update={"num_units": 60_000})
 
 
