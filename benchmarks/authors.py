@@ -10,13 +10,13 @@ public images, in minutes instead of days.
 
 `--records` gives teachers fewer different records than places: what more teachers teach without more records.
 
-`--like` takes over what the authors' code does and the product does not:
+`--like` takes over what the authors' code (commit 72d0f2f) does and the product does not:
 
-    labels        a teacher trains on images of the classes of its own records
-    batch_norm    teachers normalise by the statistics of a batch, of real and of synthetic images apart
-    shared_adam   teachers share the moments of one optimiser, one after another
-    start         80 teachers have the same initial weights
-    shards        records are dealt class by class in turn, so that a shard has one or two of each of ten classes
+    labels        a teacher trains on images of the classes of its own records (model.py:1197, 1417)
+    batch_norm    teachers normalise by the statistics of a batch, of real and of synthetic images apart (ops.py:37)
+    shared_adam   teachers share the moments of one optimiser, one after another (model.py:1258, 1316, 1386)
+    start         80 teachers have the same initial weights (model.py:1371, 1402)
+    shards        records are dealt class by class in turn: one or two of each of ten to a shard (model.py:87)
 
 Accuracy is that of the standard CNN on real test images: after its last epoch, and the best of all epochs, which is how
 the authors report theirs. `--by-batch` adds that of images drawn as they draw them, each 15 by the statistics of their

@@ -55,7 +55,7 @@ COMMANDS: Final[dict[str, tuple[Published, Published]]] = {
 
 
 class MeasuredVotes(NamedTuple):
-    """Accuracy that images of ten digits or ten kinds of clothes taught, after votes of 40 to 400 such teachers.
+    """Accuracy that images of ten digits or ten kinds of clothes taught, after votes of 40 to 4,000 such teachers.
 
     The runs had no guarantee (benchmarks/results/ablations.md).
 
