@@ -80,13 +80,13 @@ def membership(options: argparse.Namespace) -> dict[str, Any]:
     ways: dict[str, tuple[Train, float | None]] = {}
     for network in ("mlp", "lenet_relu"):
         ways[f"{network}, no privacy"] = (_train_plainly(network), None)
-        ways[f"{network}, dp_sgd, ε = 1"] = (_train_privately(1.0, network), mu_for_epsilon(1.0, DELTA))
+        ways[f"{network}, dp_sgd, ε = 1"] = (_train_privately(network), mu_for_epsilon(1.0, DELTA))
         for kappa in CONCENTRATIONS:
             way = _train_by_directions(kappa, network), _mu_of_directions(kappa, network, options.dataset)
             ways[f"{network}, von Mises–Fisher, ε_V = {2 * kappa:g}"] = way
         for kappa in (0.5, *CONCENTRATIONS):
             ways[f"{network}, parts of 10, ε_V = {2 * kappa:g}"] = (_train_in_parts(kappa, network), None)
-    ways["moments, ε = 1"] = (_draw_privately(1.0), mu_for_epsilon(1.0, DELTA))
+    ways["moments, ε = 1"] = (_train_by({"name": "moments"}), mu_for_epsilon(1.0, DELTA))
     names = [name for name in ways if options.only in name]
     return {
         "dataset": options.dataset,
@@ -98,7 +98,7 @@ def membership(options: argparse.Namespace) -> dict[str, Any]:
 def success(options: argparse.Namespace) -> dict[str, Any]:
     """Share of right guesses of a loss threshold, one for all classes, beside the largest that μ allows."""
     mu = mu_for_epsilon(1.0, DELTA)
-    ways = {"no privacy": (_train_plainly("mlp"), None), "dp_sgd, ε = 1": (_train_privately(1.0, "mlp"), mu)}
+    ways = {"no privacy": (_train_plainly("mlp"), None), "dp_sgd, ε = 1": (_train_privately("mlp"), mu)}
     rows = [_success(name, way, *ways[way], options) for name in ("digits", "fashion_mnist") for way in ways]
     return {"network": "mlp", "rows": rows}
 
@@ -126,7 +126,7 @@ def _success(name: str, way: str, train: Train, mu: float | None, options: argpa
 
 def groups(options: argparse.Namespace) -> dict[str, Any]:
     """Share of right guesses of a loss threshold for each class and each group, mean over seeds."""
-    ways = {"no privacy": _train_plainly("mlp"), "dp_sgd, ε = 1": _train_privately(1.0, "mlp")}
+    ways = {"no privacy": _train_plainly("mlp"), "dp_sgd, ε = 1": _train_privately("mlp")}
     rows = []
     for way, train in ways.items():
         audits = []
@@ -181,8 +181,8 @@ def _train_plainly(network: str) -> Train:
     return lambda data, seed: train_unprotected(data, seed, passes=30, architecture=network)
 
 
-def _train_privately(epsilon: float, network: str) -> Train:
-    return _train_by({"name": "dp_sgd", "architecture": network, "steps": 10}, epsilon)
+def _train_privately(network: str) -> Train:
+    return _train_by({"name": "dp_sgd", "architecture": network, "steps": 10})
 
 
 def _train_by_directions(kappa: float, network: str) -> Train:
@@ -246,13 +246,11 @@ def _train_without_books(method: DpSgd, data: Dataset, seed: int) -> Classifier:
     return model
 
 
-def _draw_privately(epsilon: float) -> Train:
-    return _train_by({"name": "moments"}, epsilon)
+def _train_by(method: dict[str, Any]) -> Train:
+    """At ε = 1."""
 
-
-def _train_by(method: dict[str, Any], epsilon: float) -> Train:
     def train(data: Dataset, seed: int) -> Any:
-        request = {"method": method, "epsilon": epsilon, "delta": DELTA, "seed": seed}
+        request = {"method": method, "epsilon": 1.0, "delta": DELTA, "seed": seed}
         return run(TrainingSpec.model_validate(request), data, account=UnchargedAccount()).model
 
     return train

@@ -49,8 +49,6 @@ from datalens_service.spec import TrainingSpec
 from datalens_service.training import run
 
 DELTA: Final = 1e-5
-LOOK: Final = "look"
-TEACH: Final = "teach"
 _TEST_IMAGES: Final = 5_000
 _FID_SCALE: Final = 1000
 """Features are about 1 long."""

@@ -2,6 +2,8 @@
 
 import threading
 import time
+from collections.abc import Callable
+from typing import Final
 
 import uvicorn
 
@@ -10,6 +12,8 @@ from datalens_service.api.main import create_app
 from datalens_service.base.settings import Settings
 from datalens_service.cli.api_server import BoundedProtocol
 from datalens_service.store.access import keys
+
+PATIENCE: Final = 120.0
 
 
 class InProcessService:
@@ -36,3 +40,11 @@ class InProcessService:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    """Until it is true, or too late."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.01)

@@ -1,11 +1,11 @@
 """The table of OWASP ASVS 5, level 2: every test that it names is there."""
 
 import csv
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from repository import ROOT
+
 ROWS = list(csv.DictReader((ROOT / "docs" / "asvs.csv").read_text().splitlines()))
 
 

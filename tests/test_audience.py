@@ -9,7 +9,6 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,9 +35,9 @@ from datalens_service.store.access.webhooks import JobNews, _message
 from datalens_service.store.jobs.events import Event
 from datalens_service.store.schema.service_tables import WebhookRow
 from report_pages import releasable_html
+from repository import ROOT
 from tests.evaluation.conftest import report
 
-ROOT = Path(__file__).parents[1]
 LEAK = "41 images of class b"
 BASIS = Basis(
     extractor="x", weights_sha256="0", library="l", synthetic_images=9, reference="r", reference_kind="public",

@@ -24,9 +24,8 @@ from benchmarks.table import BUDGETS, DATASETS, rows, take_fidelity
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.planning import measured
 from deployments.fork_servers import start_program
+from repository import ROOT
 from tests.data.hostile import CORPUS
-
-ROOT = Path(__file__).parents[1]
 
 
 def report_of(command: str, folder: Path) -> dict[str, Any]:
@@ -182,11 +181,6 @@ def test_no_seed_counts_twice() -> None:
 def test_rows_whose_accuracies_were_not_kept_are_not_pooled() -> None:
     with pytest.raises(ValueError, match="not kept"):
         pool(cell_of(3), [cell_of(first_seed=3, accuracies=[91.0])])
-
-
-def auto_row(**changes: Any) -> dict[str, Any]:
-    """A row that `benchmarks.utility` printed."""
-    return cell_of(row="auto", delta=1e-5, seconds=1.0, machine="one") | changes
 
 
 def test_the_panel_names_the_cells_in_which_auto_loses(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,9 @@
 
 import ast
 from collections import defaultdict
-from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from repository import ROOT
+
 CLIENT = ROOT / "datalens_service" / "client"
 """It imports nothing of the service, and names the answers of the API as the API does."""
 

@@ -12,10 +12,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).parents[1]
+from repository import ROOT
+
 ROOMS: Final = ("datalens_service", "api", "workers")
 FILES: Final = [
     path.as_posix() for room in (*ROOMS, "tests", "benchmarks", "scripts") for path in (ROOT / room).rglob("*.py")

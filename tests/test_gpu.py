@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 
 import pynvml
@@ -10,8 +9,7 @@ import pytest
 
 from datalens_service.base import gpu
 from datalens_service.base.gpu import GpuMemory, explain_old_driver, read_gpu_memory
-
-ROOT = Path(__file__).parents[1]
+from repository import ROOT
 
 
 @pytest.fixture(autouse=True)

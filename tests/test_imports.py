@@ -12,9 +12,8 @@ from importlinter.contracts.acyclic_siblings import AcyclicSiblingsContract
 from importlinter.contracts.forbidden import ForbiddenContract
 from importlinter.contracts.layers import LayersContract
 
-from repository import list_files
+from repository import ROOT, list_files
 
-ROOT = Path(__file__).parents[1]
 PACKAGE = "datalens_service"
 KINDS = {"acyclic_siblings": AcyclicSiblingsContract, "forbidden": ForbiddenContract, "layers": LayersContract}
 

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from other_programs import find_program
+from repository import ROOT
 
-ROOT = Path(__file__).parents[1]
 FILES = ("docker-compose.yml", "Dockerfile", "deploy/kubernetes/components/backups/cronjob.yaml")
 DIGEST = re.compile(r"([a-z/]+:[\w.-]+)@(sha256:[0-9a-f]{64})")
 OTHER = f"sha256:{'5' * 64}"

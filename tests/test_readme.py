@@ -1,11 +1,10 @@
 """README and the pages of measurements say what the results say."""
 
 import runpy
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from repository import ROOT
 
 
 @pytest.mark.parametrize("page", ["benchmarks.table", "benchmarks.ablation_page", "benchmarks.direction_page"])

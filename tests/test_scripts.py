@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from repository import list_files
+from repository import ROOT, list_files
 
-ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT / "scripts"
 FILES = list_files()
 

@@ -14,8 +14,8 @@ from datalens_service.base.settings import Settings, secret_settings
 from datalens_service.cli.commands.serve import STOP_SECONDS
 from datalens_service.workers.process.supervise_job import GRACE_SECONDS
 from other_programs import find_program
+from repository import ROOT
 
-ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "deploy" / "systemd"
 WORKER = "datalens-worker@.service"
 UNITS = ("datalens.service", WORKER)

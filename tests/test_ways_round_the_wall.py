@@ -38,7 +38,6 @@ from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 
 PRODUCT = Path(__file__).parents[1] / "datalens_service"
-PAGE = PRODUCT.parent / "docs" / "mechanisms" / "wall.md"
 
 SOURCES = {
     "attrgetter past the underscore": "import operator\nread = operator.attrgetter('_vault._read')(records)()",

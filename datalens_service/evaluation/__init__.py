@@ -2,7 +2,6 @@
 
 from datalens_service.evaluation.measures import ClassFigure, Measure, Unavailable
 from datalens_service.evaluation.metrics import METRICS
-from datalens_service.evaluation.metrics.metric import Metric
 from datalens_service.evaluation.settings import EvaluationSettings
 
-__all__ = ["METRICS", "ClassFigure", "EvaluationSettings", "Measure", "Metric", "Unavailable"]
+__all__ = ["METRICS", "ClassFigure", "EvaluationSettings", "Measure", "Unavailable"]

@@ -169,9 +169,6 @@ def _class_figures(sources: Sources, progress: StepCounter) -> list[ClassFigure]
     return lines
 
 
-__all__ = ["NOTHING", "PENDING", "EvaluatedModel", "Evaluation", "Observe", "evaluate"]
-
-
 def per_class(
     classifier: str,
     class_names: Sequence[str],

@@ -13,7 +13,6 @@ from pydantic import Field
 
 from datalens_service.mechanisms.votes import (
     Directions,
-    Threshold,
     TopKParameters,
     VoteMechanism,
     VoteParameters,
@@ -23,8 +22,6 @@ from datalens_service.privacy.randomness import Integers
 
 if TYPE_CHECKING:
     import torch
-
-__all__ = ["Threshold", "TopAgg", "TopAggParameters", "sign_votes"]
 
 
 @final

@@ -23,12 +23,10 @@ from datalens_service.mechanisms.private_records import Rows
 from datalens_service.mechanisms.unit_records import UnitRows, as_tensors
 from datalens_service.methods import DpSgd, Plan
 from datalens_service.methods.descent.iterates import Iterates, read_iterates
-from datalens_service.privacy.accounting import NeighboringRelation, round_up
+from datalens_service.privacy.accounting import round_up
 from datalens_service.privacy.individual import level_counts, norm_levels, with_margin
 from datalens_service.privacy.randomness import Integers
 from datalens_service.subprocesses.child_program import end_with, say_what_is_missing
-
-_ZERO_OUT: Final = NeighboringRelation.ZERO_OUT
 
 MEANING: Final = (
     "What the releases of the job happened to cost a record like this one, by its gradients at the released iterates. "

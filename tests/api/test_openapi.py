@@ -4,7 +4,6 @@ import copy
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +17,8 @@ from datalens_service.api.schemas.common import DATASET_STATES
 from datalens_service.api.schemas.jobs import JOB_STATES
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.jobs.jobs import JobState
+from repository import ROOT
 
-ROOT = Path(__file__).parents[2]
 VERBS = (
     "append|create|list|get|confirm|update|delete|cancel|pause|resume|clone|rotate|revoke|raise|import|redeliver|test|"
     "release|withhold"

@@ -24,7 +24,6 @@ from datalens_service.store.access.roles import Role
 from datalens_service.store.jobs import released_models
 from datalens_service.store.schema.service_tables import ReleaseLinkRow
 
-CARD = {"format": "datalens-card/1", "job": "job", "measures": [], "images": {"class_names": ["0"]}}
 SECRET = re.compile(r"/shared/[0-9A-Za-z]{36}")
 
 

@@ -21,7 +21,6 @@ from datalens_service.store.access.tenants import Tenant
 from datalens_service.store.database_clock import read_clock
 from datalens_service.store.schema.tables import JobRow
 
-DAYS = ("datasets", "results", "uploads", "events", "deliveries", "journal")
 TUS = {"Tus-Resumable": "1.0.0"}
 
 

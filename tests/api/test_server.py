@@ -3,8 +3,6 @@
 import json
 import socket
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +13,8 @@ from api_builders import npz
 
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.upload_room import incoming_folder
-from in_process_service import InProcessService
+from in_process_service import PATIENCE, InProcessService, wait_until
 
-PATIENCE = 120.0
 FORM = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\nPK\x03\x04'
 
 
@@ -25,13 +22,6 @@ def incoming(service: InProcessService) -> list[Path]:
     """Files of uploads that are being received."""
     folder = incoming_folder(service.services.settings.data_dir)
     return list(folder.iterdir()) if folder.exists() else []
-
-
-def _until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.01)
 
 
 def begin_upload(service: InProcessService, declared: int, key: str) -> socket.socket:
@@ -60,10 +50,10 @@ def test_key_is_checked_before_the_body_comes(service: InProcessService) -> None
 
 def test_hanging_up_leaves_nothing(service: InProcessService, capfd: pytest.CaptureFixture[str]) -> None:
     connection = begin_upload(service, 2**19, service.api_key)
-    _until(lambda: incoming(service))
+    wait_until(lambda: incoming(service))
     structlog.get_logger().warning("what another thread may say at any time")
     connection.close()
-    _until(lambda: not incoming(service))
+    wait_until(lambda: not incoming(service))
     assert datasets.list_datasets(service.services.database).items == ()
     printed: list[str] = []
 
@@ -74,7 +64,7 @@ def test_hanging_up_leaves_nothing(service: InProcessService, capfd: pytest.Capt
         return [line for line in map(json.loads, complete.splitlines()) if line["event"] == "request"]
 
     # The line is written last, when the file is gone.
-    _until(requests)
+    wait_until(requests)
     assert [line["status"] for line in requests()] == [499]
 
 

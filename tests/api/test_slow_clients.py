@@ -3,7 +3,7 @@
 import json
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -16,9 +16,8 @@ from datalens_service.base.settings import Settings
 from datalens_service.cli import api_server
 from datalens_service.store.access import keys
 from datalens_service.store.datasets.upload_sessions import partial_files
-from in_process_service import InProcessService
+from in_process_service import PATIENCE, InProcessService, wait_until
 
-PATIENCE = 120.0
 SHORT = 0.2
 HEAD = b"GET /livez HTTP/1.1\r\nHost: service\r\n"
 TUS = {"Tus-Resumable": "1.0.0"}
@@ -46,13 +45,6 @@ def read_all(connection: socket.socket) -> bytes:
     while piece := connection.recv(65536):
         came += piece
     return came
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.01)
 
 
 def begin(service: InProcessService, path: str, length: int, *headers: str, method: str = "POST") -> socket.socket:

@@ -19,12 +19,12 @@ from datalens_service.data.digits import digits
 from deployments.reverse_proxy import ReverseProxy
 from in_process_service import InProcessService
 from other_programs import find_program
+from repository import ROOT
 from tests.browser.visitor import ACTIONS, DESK, Visitor, after_the_scripts
 from tests.cli.service import RunningService, service
 
 __all__ = ["service"]
 
-ROOT = Path(__file__).parents[2]
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = ("--headless", "--no-sandbox")
 PATIENCE_MILLISECONDS = 120_000

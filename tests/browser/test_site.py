@@ -18,8 +18,8 @@ from playwright.sync_api import Browser
 from datalens_service.api.main import create_app
 from datalens_service.api.problems.problem_types import PROBLEM_TYPES
 from datalens_service.base.settings import Settings
+from repository import ROOT
 
-ROOT = Path(__file__).parents[2]
 LOADING = {
     "script": "src",
     "img": "src",

@@ -17,7 +17,7 @@ from datalens_service.api.uploads.tus import MEDIA_TYPE, VERSION
 from datalens_service.store.access import browser_sessions, keys
 from datalens_service.store.jobs.jobs import Job
 from deployments.deployment import QUICK
-from deployments.stack import CeleryStack, LocalStack, Stack
+from deployments.stack import CeleryStack, LocalStack, Stack, is_ready
 from ports import free_port
 
 from .lost import find_lost, read_rows, say_lost
@@ -154,18 +154,11 @@ def _another_api(stack: CeleryStack, days: int) -> Iterator[str]:
     api = stack.start("-m", *stack.api_command(port), **variables)
     url = f"http://127.0.0.1:{port}"
     try:
-        stack.wait(lambda: _answers(url))
+        stack.wait(lambda: is_ready(url))
         yield url
     finally:
         api.kill()
         api.wait()
-
-
-def _answers(url: str) -> bool:
-    try:
-        return httpx2.get(f"{url}/readyz", timeout=10).status_code == 200
-    except httpx2.HTTPError:
-        return False
 
 
 def full_broker(folder: Path) -> Figures:

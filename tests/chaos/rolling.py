@@ -17,6 +17,7 @@ from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.ledger.recovery import check_against_log
 from datalens_service.store.schema.tables import JOB_FORMAT
 from deployments.deployment import PATIENCE, QUICK, VOTES
+from deployments.stack import is_ready
 from ports import free_port
 
 from .older import BEFORE, OlderStack, unpack
@@ -78,7 +79,7 @@ def _upgrade(stack: OlderStack) -> Figures:
     older_api.terminate()
     older_api.wait(PATIENCE)
     again = stack.start_older(*command)
-    stack.wait(lambda: _is_ready(older))
+    stack.wait(lambda: is_ready(older))
     again.terminate()
     again.wait(PATIENCE)
     found["behind it"] = _submit(stack, stack.url, QUICK)
@@ -130,10 +131,3 @@ def _asked(stack: OlderStack, urls: dict[str, str], job: str) -> Iterator[dict[s
         ends.set()
         for thread in threads:
             thread.join()
-
-
-def _is_ready(url: str) -> bool:
-    try:
-        return httpx2.get(f"{url}/readyz", timeout=10).status_code == 200
-    except httpx2.HTTPError:
-        return False

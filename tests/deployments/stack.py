@@ -112,10 +112,7 @@ class Stack(Deployment):
 
     def ready(self) -> bool:
         """Whether the API says that it can do its work."""
-        try:
-            return httpx2.get(f"{self.url}/readyz", timeout=10).status_code == 200
-        except httpx2.HTTPError:
-            return False
+        return is_ready(self.url)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -239,3 +236,11 @@ def _with_password(cluster: Cluster) -> str:
     cluster.execute(f"CREATE ROLE service LOGIN PASSWORD '{SECRET}'")
     cluster.execute("CREATE DATABASE service OWNER service")
     return cluster.url("service").replace("postgres@", f"service:{SECRET}@")
+
+
+def is_ready(url: str) -> bool:
+    """Whether an API says that it can do its work."""
+    try:
+        return httpx2.get(f"{url}/readyz", timeout=10).status_code == 200
+    except httpx2.HTTPError:
+        return False

@@ -8,12 +8,10 @@ sentence is a code span that begins with one of `PROGRAMS` and lacks nothing.
 import re
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
-from repository import list_files
+from repository import ROOT, list_files
 
-ROOT = Path(__file__).parents[2]
 LANGUAGES = {"bash", "console", "python", "json", "toml", "yaml", "ini", "nginx", "caddy", "sql", "text"}
 PROGRAMS = re.compile(
     r"(scripts/|\.venv/bin/|\.ci/)\S+|(datalens|python|docker|kubectl|pip|sqlite3|uvicorn|celery|torchrun|hf) \S"

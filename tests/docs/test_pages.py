@@ -7,9 +7,8 @@ from functools import cache
 from pathlib import Path
 
 from datalens_service.base.settings import Settings, secret_settings
-from repository import list_files
+from repository import ROOT, list_files
 
-ROOT = Path(__file__).parents[2]
 FILES = list_files()
 PAGES = [ROOT / name for name in FILES if name.endswith(".md")]
 FENCE = re.compile(r"^ *(`{3,}).*?^ *\1 *$", re.MULTILINE | re.DOTALL)

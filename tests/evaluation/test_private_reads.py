@@ -8,8 +8,8 @@ import pytest
 
 from datalens_service.report.disclosures import data_accesses
 from datalens_service.report.private_reads import PRIVATE_READS
+from repository import ROOT
 
-ROOT = Path(__file__).parents[2]
 READING_CALLS = {"load_dataset", "save_dataset", "decode", "read_upload", "open_holdout"}
 SPLITS = {"train", "test"}
 # Where `train` is no split of a data set, or what is read are released images that were downloaded.

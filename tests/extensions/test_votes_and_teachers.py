@@ -13,8 +13,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from datalens_service.mechanisms import AnyMechanism
-
-ROOT = Path(__file__).parents[2]
+from repository import ROOT
 
 VOTE = '''
 """Signs of all coordinates above a bar."""

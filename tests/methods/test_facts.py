@@ -5,7 +5,6 @@ import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import MISSING, fields, replace
-from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -16,8 +15,8 @@ from datalens_service.methods.facts import Facts
 from datalens_service.methods.registered import list_methods
 from datalens_service.planning.presets import PRESETS
 from datalens_service.spec import TrainingSpec
+from repository import ROOT
 
-ROOT = Path(__file__).parents[2]
 METHODS = {kind.model_fields["name"].default: kind.facts for kind in list_methods()}
 
 

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +13,8 @@ from torch import Tensor
 from benchmarks.teacher_processes import TEACHERS_OF_A_PART, TeacherProcesses
 from datalens_service.data.dataset import Schema
 from datalens_service.models.teachers.ensemble import TeacherEnsemble
+from repository import ROOT
 
-ROOT = Path(__file__).parents[2]
 COUNT = 2 * TEACHERS_OF_A_PART + 3
 PARTS = [range(start, min(start + TEACHERS_OF_A_PART, COUNT)) for start in range(0, COUNT, TEACHERS_OF_A_PART)]
 SCHEMA = Schema(channels=1, height=8, width=8, class_names=("a", "b"), num_units=COUNT * 4)

@@ -1,7 +1,6 @@
 """The in-memory filter refuses before anything is drawn; no run goes without naming its account."""
 
 import inspect
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,8 +8,6 @@ import pytest
 from datalens_service.base.errors import BudgetExceeded, StateConflict
 from datalens_service.privacy.budget import MemoryAccount, UnchargedAccount
 from datalens_service.training import run
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_refuses_the_charge_that_would_pass_the_limit():

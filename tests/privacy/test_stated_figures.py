@@ -5,7 +5,6 @@ import json
 import re
 from collections.abc import Iterator
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, Final
 
 import mpmath
@@ -31,8 +30,8 @@ from datalens_service.privacy.accounting import (
 from datalens_service.report.html import read_template
 from datalens_service.services.pricing import JobPrivacy
 from datalens_service.spec import PlanSummary
+from repository import ROOT
 
-ROOT: Final = Path(__file__).parents[2]
 HUNDREDTHS: Final = [f"{number / 100:g}" for number in range(1, 1201)]
 DELTAS: Final = (1e-5, 5.54e-6, 1e-9)
 STEP: Final = Fraction(1, 10_000)

@@ -9,8 +9,6 @@ from datalens_service.mechanisms.moments import BoundedSum
 
 from .plant import around, replaces
 
-on_grid_of_sums, on_grid_of_products = BoundedSum.on_grid, CrossProductSum.on_grid
-
 
 @replaces("rows of moments rounded after their sum", "R1", BoundedSum, "on_grid")
 def rows_of_moments_stay_floats(self, values):

@@ -7,10 +7,10 @@ import pytest
 from scipy.stats import norm
 
 from datalens_service.privacy.accounting import epsilon_for_mu, mu_for_epsilon, round_up
+from repository import ROOT
 
 from .gate import PLANTS
 
-ROOT = Path(__file__).parents[2]
 PAGES = [
     ROOT / "docs" / "privacy.md",
     ROOT / "docs" / "defects.md",

@@ -1,17 +1,16 @@
 """The product as it is raises no alarm; a file of its own, because processes of the tests take whole files."""
 
 import pytest
-import torch
+
+from tests.torch_threads import torch_threads
 
 from .gate import first_alarm
 
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+    with torch_threads(1):
+        yield
 
 
 # It takes minutes beside three other processes on two cores: an end in time says nothing of the product.

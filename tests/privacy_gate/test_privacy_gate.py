@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
-import torch
 
 from datalens_service.mechanisms import Mechanism
 from datalens_service.privacy import individual
+from tests.torch_threads import torch_threads
 
 from . import __main__ as command
 from . import gate
@@ -23,10 +23,8 @@ HARMLESS = Plant("nothing at all", "R33", lambda patch: None)
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+    with torch_threads(1):
+        yield
 
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name)

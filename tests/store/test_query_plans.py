@@ -35,7 +35,6 @@ class House(NamedTuple):
     """A service with one of what is asked for."""
 
     database: Database
-    plain_key: str
     key_id: str
     hook_id: str
     delivery_id: str
@@ -90,13 +89,13 @@ def delete_files(house: House) -> None:
 
 @pytest.fixture
 def house(database: Database) -> House:
-    key, plain = keys.create(database, "owner")
+    key, _ = keys.create(database, "owner")
     hook, _ = webhooks.create(database, DEFAULT_TENANT, "https://example.org/hook", ["job.cancelled"])
     delivery, _ = webhooks.send_test(database, hook.id), webhooks.send_test(database, hook.id)
     upload = upload_sessions.create(database, key.id, 10, DAY)
     dataset = new_dataset(database)
     job = new_job(database, dataset.id, 10)
-    return House(database, plain, key.id, hook.id, delivery.id, upload.id, dataset.id, job.id)
+    return House(database, key.id, hook.id, delivery.id, upload.id, dataset.id, job.id)
 
 
 def find_scans(house: House, ask: Callable[[House], Any]) -> tuple[int, set[str]]:

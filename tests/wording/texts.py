@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from datalens_service.base import errors
 from datalens_service.client import errors as client_errors
+from repository import ROOT
 
-ROOT: Final = Path(__file__).parents[2]
 TOKEN: Final = re.compile(r"⟦([\w.{}]+)⟧")
 _PACKAGES: Final = ("datalens_service", "api", "workers")
 _ALSO_SHOWN: Final = {

@@ -17,8 +17,8 @@ from packaging.utils import canonicalize_name
 
 from datalens_service.base.settings import Settings
 from datalens_service.workers.process.supervise_job import GRACE_SECONDS
+from repository import ROOT
 
-ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "docker-compose.yml"
 OURS = ("api", "worker", "worker-gpu")
 DOCKERFILE = (ROOT / "Dockerfile").read_text()

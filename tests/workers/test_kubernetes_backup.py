@@ -17,8 +17,8 @@ from datalens_service.store.database import Database
 from deployments.deployment import QUICK, Deployment
 from deployments.postgresql import Cluster
 from other_programs import find_program
+from repository import ROOT
 
-ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "kubernetes" / "components" / "backups"
 [CRON_JOB] = yaml.safe_load_all((FOLDER / "cronjob.yaml").read_text())
 [CONTAINER] = CRON_JOB["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]

@@ -21,11 +21,11 @@ from datalens_service.store.database import Database
 from datalens_service.workers.process.health import ALIVE_SECONDS
 from datalens_service.workers.process.supervise_job import GRACE_SECONDS
 from other_programs import find_program
+from repository import ROOT
 from tests.store.books import claimed, new_dataset, new_job
 
 Object = dict[str, Any]
 
-ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "kubernetes"
 RULES = FOLDER / "components" / "monitoring" / "rules.yaml"
 COMPONENTS = sorted(path.name for path in (FOLDER / "components").iterdir())

@@ -11,8 +11,8 @@ from datalens_service import workers
 from deployments.deployment import MOMENTS, PATIENCE, Deployment
 from privacy_gate.alarm import Alarm
 from privacy_gate.log_lines import EVENTS, OUTLINE, check, parsed
+from repository import ROOT
 
-ROOT = Path(__file__).parents[2]
 LOGGING_ROOMS = (
     ROOT / "datalens_service" / "evaluation" / "evaluate.py",
     ROOT / "datalens_service" / "adapters" / "startup.py",

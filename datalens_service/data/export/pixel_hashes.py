@@ -16,7 +16,6 @@ from datalens_service.data.dataset import Images
 
 PIXEL_HASHES: Final = "pixel-hashes.txt"
 """File of a job or of a release archive: a hash in hexadecimal digits for each synthetic image, one on each line."""
-HASH_DIGITS: Final = 64
 
 
 def hash_pixels(image: Images) -> str:

@@ -15,9 +15,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     import torch
 
-Shape = tuple[int, ...]
-"""Height, width, channels."""
-
 LARGEST_SIDE: Final = 32
 WIDTHS: Final = (32, 64, 128)
 _GROUPS: Final = 8

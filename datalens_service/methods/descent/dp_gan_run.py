@@ -22,7 +22,7 @@ from datalens_service.models.discriminator import image_directions, logits_of_la
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.networks import build_network
 from datalens_service.models.per_record import PerRecordGradients
-from datalens_service.models.released import select_part
+from datalens_service.models.released import join_parts, select_part
 from datalens_service.models.trainer import StudentTrainer
 
 _CLASS_HIDDEN = 128
@@ -81,8 +81,7 @@ def play(
     def state_before(step: int) -> Kept | None:
         if gradients.mechanism.block() is None or step == first or step % _STEPS_PER_STATE:
             return None
-        parts = {"discriminator": discriminator.state(), "generator": generator.state()}
-        return Kept({f"{part}/{name}": value for part, state in parts.items() for name, value in state.items()})
+        return Kept(join_parts({"discriminator/": discriminator.state(), "generator/": generator.state()}))
 
     for step in range(first, plan.steps):
         keep, discriminator.generated = state_before(step), propose("generated", step)

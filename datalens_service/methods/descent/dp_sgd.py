@@ -16,7 +16,7 @@ from datalens_service.mechanisms.private_records import PrivateRecords
 from datalens_service.methods.base import Plan
 from datalens_service.methods.descent.dp_sgd_parameters import DpSgdParameters, plan_descent, summed_units
 from datalens_service.methods.descent.iterates import bytes_of_iterates, check_room
-from datalens_service.methods.descent.noisy_directions import PartitionedRun, drowned_directions
+from datalens_service.methods.descent.noisy_directions import WEAKEST_SIGNAL, PartitionedRun, drowned_directions
 from datalens_service.methods.descent.sampled_gradients import SampledRun
 from datalens_service.methods.script import RunInputs, Script
 from datalens_service.methods.sums.record_sums import calibrate
@@ -25,8 +25,6 @@ from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV, limit_unit
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 
 _BATCHES_PER_PASS: Final = 100
-_WEAKEST_SIGNAL: Final = 0.2
-"""Length of the largest possible sum of gradients over that of its noise, below which weights follow noise."""
 
 _LOUDEST_HISTOGRAM: Final = 0.05
 """Length of a histogram's noise over the number of units, above which its statistics are far off."""
@@ -136,7 +134,7 @@ class DpSgd(DpSgdParameters):
 def _drowned(mechanism: GradientSum, schema: Schema) -> str:
     summed = summed_units(mechanism, schema.num_units)
     ratio = summed * mechanism.radius / (mechanism.noise_stddev * math.sqrt(mechanism.dimensions))
-    if ratio >= _WEAKEST_SIGNAL:
+    if ratio >= WEAKEST_SIGNAL:
         return ""
     return (
         f"The noise of a step is {1 / ratio:.0f} times as long as the sum of gradients can be. The classifier will "

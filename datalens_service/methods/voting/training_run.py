@@ -26,7 +26,7 @@ from datalens_service.methods.voting.voting_method import VotingMethod
 from datalens_service.models.generators.dct import dct_basis
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.networks import build_network
-from datalens_service.models.released import select_part
+from datalens_service.models.released import join_parts, select_part
 from datalens_service.models.teachers.base import TeacherBackend
 from datalens_service.models.teachers.partitions import partition_teachers
 from datalens_service.models.trainer import StudentTrainer
@@ -98,8 +98,7 @@ class VotedStudent:
         return Outcome(Generator("network", self._schema, student.settings(), student.tensors()), self._start)
 
     def state(self) -> State:
-        parts = {_STUDENT: self._student.state(), _START: {} if self._start is None else self._start.tensors}
-        return {part + name: value for part, state in parts.items() for name, value in state.items()}
+        return join_parts({_STUDENT: self._student.state(), _START: {} if self._start is None else self._start.tensors})
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from `state`.
