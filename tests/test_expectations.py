@@ -383,7 +383,7 @@ def test_what_votes_teach_is_as_measured() -> None:
             known = find_measured_votes(point["votes"], published.noise_stddev / published.num_teachers)
             if point["votes"] < 200:
                 found.setdefault(known, []).append(round(point["last"], 1))
-    assert max(found.pop(None)) <= 10.0
+    assert max(found.pop(None)) <= 10.5
     assert {known: (min(values), max(values)) for known, values in found.items() if known} == {
         known: (known.lowest, known.highest) for known in MEASURED_VOTES
     }

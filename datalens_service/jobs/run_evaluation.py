@@ -27,13 +27,13 @@ from datalens_service.evaluation import Measure, Unavailable
 from datalens_service.evaluation.evaluate import (
     FAILED,
     NOTHING,
-    EvaluatedModel,
     Evaluation,
     evaluate,
     evaluate_classifier,
     predicting,
 )
 from datalens_service.evaluation.metrics import METRICS
+from datalens_service.evaluation.metrics.context import EvaluatedModel
 from datalens_service.evaluation.metrics.reference import find_caveats
 from datalens_service.jobs.holdout import holdout_accuracy, open_holdout
 from datalens_service.jobs.job_watch import ShutdownRequested
