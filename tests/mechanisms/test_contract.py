@@ -2,6 +2,7 @@
 
 import re
 import typing
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,8 +25,8 @@ from datalens_service.privacy.accounting import NeighboringRelation, mu_of_ledge
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
 from privacy_gate.cases import CASES, PIXELS, REPLACE_ONE, ZERO_OUT, distances_squared, vote
-from repository import ROOT
 
+ROOT = Path(__file__).parents[2]
 PROOFS = ROOT / "docs" / "mechanisms"
 REGISTERED = typing.get_args(AnyMechanism)
 

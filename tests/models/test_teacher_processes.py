@@ -13,7 +13,7 @@ from torch import Tensor
 from benchmarks.teacher_processes import TEACHERS_OF_A_PART, TeacherProcesses
 from datalens_service.data.dataset import Schema
 from datalens_service.models.teachers.ensemble import TeacherEnsemble
-from repository import ROOT
+from tests.repository import ROOT
 
 COUNT = 2 * TEACHERS_OF_A_PART + 3
 PARTS = [range(start, min(start + TEACHERS_OF_A_PART, COUNT)) for start in range(0, COUNT, TEACHERS_OF_A_PART)]
