@@ -73,9 +73,9 @@ class MeasuredVotes(NamedTuple):
 
 
 MEASURED_VOTES: Final = (
-    MeasuredVotes(130, 0.25, 56.8, 67.8),
-    MeasuredVotes(130, 1.25, 38.9, 49.3),
-    MeasuredVotes(80, 1.25, 16.5, 39.1),
+    MeasuredVotes(130, 0.25, 54.3, 68.9),
+    MeasuredVotes(130, 1.25, 38.7, 50.6),
+    MeasuredVotes(70, 1.25, 16.5, 44.8),
 )
 MEASURED_CLASSES: Final = 10
 
