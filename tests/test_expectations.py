@@ -348,7 +348,7 @@ def test_the_authors_teachers_lie_on_a_disk_as_large_as_measured(name: str, sche
     assert expected.disk_bytes / 2**30 == pytest.approx(gibibytes, rel=0.03)
 
 
-@pytest.mark.parametrize(("epsilon", "lowest", "highest"), [(1.0, 38.7, 50.6), (10.0, 54.3, 68.9)])
+@pytest.mark.parametrize(("epsilon", "lowest", "highest"), [(1.0, 38.7, 51.4), (10.0, 54.3, 68.9)])
 def test_accuracy_of_the_authors_teachers_is_told_by_runs_with_as_clear_votes(
     epsilon: float, lowest: float, highest: float
 ) -> None:

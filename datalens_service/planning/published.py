@@ -74,8 +74,8 @@ class MeasuredVotes(NamedTuple):
 
 MEASURED_VOTES: Final = (
     MeasuredVotes(130, 0.25, 54.3, 68.9),
-    MeasuredVotes(130, 1.25, 38.7, 50.6),
-    MeasuredVotes(70, 1.25, 16.5, 44.8),
+    MeasuredVotes(130, 1.25, 38.7, 51.4),
+    MeasuredVotes(70, 1.25, 16.5, 48.5),
 )
 MEASURED_CLASSES: Final = 10
 
