@@ -10,13 +10,16 @@ import torch
 
 import datalens_service
 from datalens_service.models import per_record
-from datalens_service.models.encoders import wavelets
+from datalens_service.models.classifiers import classifier
+from datalens_service.models.encoders import lite0_network, network, wavelets
 from datalens_service.models.generators.level_sets import outlines
 
 PRODUCT: Final = Path(datalens_service.__file__).parent
 _SIDE: Final = 6
 _CUTS: Final = ("split", "array_split", "tensor_split", "chunk", "batched", "unfold")
 NO_ROWS: Final = 0
+_ENCODERS: Final = (network.ScatteringNetwork, network.OnnxNetwork, lite0_network.Lite0Network)
+_IMAGES_AT_ONCE: Final = max(encoder.images_at_once for encoder in _ENCODERS)
 
 OTHER_SIZES: Final = {
     ("methods/descent/denoiser_gradients.py", "sizes"): NO_ROWS,
@@ -27,8 +30,8 @@ OTHER_SIZES: Final = {
     ("methods/public/private_evolution.py", "schema.num_classes"): NO_ROWS,
     ("methods/public/private_evolution.py", "self._schema.num_classes"): NO_ROWS,
     ("methods/public_start.py", "max(1, len(labels) // _BATCH)"): NO_ROWS,
-    ("models/classifiers/classifier.py", "batch"): 512,
-    ("models/encoders/network.py", "self.images_at_once"): 256,
+    ("models/classifiers/classifier.py", "batch"): max(classifier._BATCH, _IMAGES_AT_ONCE),
+    ("models/encoders/network.py", "self.images_at_once"): _IMAGES_AT_ONCE,
     ("models/encoders/wavelets.py", "planes_at_once(height, width)"): wavelets.planes_at_once(_SIDE, _SIDE),
     ("models/generators/dct.py", "len(self.counts)"): NO_ROWS,
     ("models/generators/dct.py", "np.cumsum(self.counts)[:-1]"): NO_ROWS,
@@ -72,8 +75,11 @@ def _sizes(tree: ast.AST) -> Iterator[ast.expr]:
         match call:
             case ast.Call(ast.Name("range"), [_, _, size]) | ast.Call(ast.Name("told_blocks"), [_, size, *_]):
                 yield size
-            case ast.Call(ast.Attribute(ast.Name("torch" | "np" | "itertools"), cut), [_, size, *_]) if cut in _CUTS:
+            case ast.Call(ast.Attribute(owner, cut), given, named) if cut in _CUTS:
+                array_comes_first = isinstance(owner, ast.Name) and owner.id in ("torch", "np", "itertools")
+                sizes = [
+                    *given[array_comes_first:][:1],
+                    *(one.value for one in named if one.arg not in ("dim", "axis")),
+                ]
                 # Where an array is cut at every number of a range, its step is the size, and is found above.
-                yield from () if isinstance(size, ast.Call) and ast.unparse(size.func) == "range" else (size,)
-            case ast.Call(ast.Attribute(_, cut), [size, *_]) if cut in _CUTS:
-                yield size
+                yield from (size for size in sizes if not ast.unparse(size).startswith("range("))
