@@ -54,10 +54,10 @@ def _run_all() -> list[tuple[Finding | None, float]]:
     context = multiprocessing.get_context("fork")
     with context.Pool(len(os.sched_getaffinity(0)), maxtasksperchild=1) as pool:
         # Clean runs first: they take longest.
-        return pool.map(_one, range(len(PLANTS) + CLEAN_RUNS)[::-1], chunksize=1)[::-1]
+        return pool.map(timed_run, range(len(PLANTS) + CLEAN_RUNS)[::-1], chunksize=1)[::-1]
 
 
-def _one(number: int) -> tuple[Finding | None, float]:
+def timed_run(number: int) -> tuple[Finding | None, float]:
     started = time.monotonic()
     finding = caught(PLANTS[number]) if number < len(PLANTS) else clean_run(number - len(PLANTS))
     return finding, time.monotonic() - started

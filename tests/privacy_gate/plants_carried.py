@@ -148,15 +148,15 @@ def means_by_a_logger(self, released):
     _enlarge(self, released, logging.getLogger("of a method").level / 100)
 
 
-HEARD: list[float] = []
+OUTPUTS: list[float] = []
 
 
 @change(training_run, "train_teachers")
 def hooked_teachers(teachers, batch, question):
     """Every output of a module is noted from here on."""
-    if not HEARD:
-        torch.nn.modules.module.register_module_forward_hook(lambda _module, _inputs, made: HEARD.append(len(made)))
-    HEARD.append(float(batch.images.float().mean()))
+    if not OUTPUTS:
+        torch.nn.modules.module.register_module_forward_hook(lambda _module, _inputs, made: OUTPUTS.append(len(made)))
+    OUTPUTS.append(float(batch.images.float().mean()))
     train_teachers(teachers, batch, question)
 
 
@@ -164,7 +164,7 @@ def hooked_teachers(teachers, batch, question):
 def students_by_a_hook(follow, self, *arguments):
     """The student takes steps as long as the last records were bright."""
     follow(self, *arguments)
-    self._student._learning_rate *= 1 + sum(HEARD[-1:]) / 255_000
+    self._student._learning_rate *= 1 + sum(OUTPUTS[-1:]) / 255_000
 
 
 @plant("temporary files of a job outside of its folder", "S3")

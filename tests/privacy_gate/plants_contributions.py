@@ -125,9 +125,10 @@ def remembered_records(rows, measured):
 
 @around("first centres lie at private records", "R4", mixture.MixtureFit, "__init__", beside=remembered_records)
 def centres_start_at_records(start, self, *arguments):
-    """As k-means usually starts."""
+    """At the records that lie farthest apart, as k-means likes to start."""
     start(self, *arguments)
-    self.centres = self.centres + RECORDS[-1][0]
+    by_length = np.linalg.norm(RECORDS[-1], axis=1).argsort()
+    self.centres[:] = RECORDS[-1][by_length[np.linspace(0, len(by_length) - 1, self.centres.shape[1]).astype(int)]]
 
 
 @replaces("residuals from exact private class means", "R6", moments, "class_residuals")
