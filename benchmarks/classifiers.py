@@ -37,10 +37,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.environment import dataset, provenance, public_set, without_test_images
+from benchmarks.environment import dataset, provenance, public_set, test_split, without_test_images
 from benchmarks.fixed_extractor import pixels
 from benchmarks.kept_results import print_result
-from benchmarks.panel import Cell, draw, tested
+from benchmarks.panel import Cell, draw
 from datalens_service.data.dataset import Dataset, Images, Schema
 from datalens_service.data.intake.sandbox import encoder
 from datalens_service.evaluation.metrics.discriminant import discriminate
@@ -126,10 +126,10 @@ def _encoding_each_image_once() -> Iterator[None]:
 
 def _score_without_privacy(model: Any, data: Dataset) -> float:
     """Percent that a linear discriminant of the same features labels correctly."""
-    images, labels = tested(data)
-    learned, seen = (model.predict_with_features(one)[0].astype(np.float64) for one in (data.train.images, images))
+    test = test_split(data)
+    learned, seen = (model.predict_with_features(one.images)[0].astype(np.float64) for one in (data.train, test))
     found = discriminate(learned, data.train.labels, seen, data.schema.num_classes)
-    return round(100 * float(np.mean(found == labels)), 2)
+    return round(100 * float(np.mean(found == test.labels)), 2)
 
 
 def _data(options: argparse.Namespace, seed: int) -> Dataset:
@@ -144,9 +144,9 @@ def _account(spec: TrainingSpec, schema: Schema) -> MemoryAccount:
 
 
 def _score(model: Any, data: Dataset) -> Score:
-    images, labels = tested(data)
-    right = model.predict(images).argmax(axis=1) == labels
-    per_class = [right[labels == label].mean() for label in np.unique(labels)]
+    test = test_split(data)
+    right = model.predict(test.images).argmax(axis=1) == test.labels
+    per_class = [right[test.labels == label].mean() for label in np.unique(test.labels)]
     return Score(*(round(100 * float(np.mean(values)), 2) for values in (right, per_class)))
 
 

@@ -36,7 +36,7 @@ from scipy import special
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.environment import dataset, draw_records, provenance
+from benchmarks.environment import dataset, draw_records, provenance, test_split
 from benchmarks.fixed_extractor import pixels
 from benchmarks.kept_results import print_result
 from datalens_service.data.dataset import Dataset
@@ -254,10 +254,9 @@ class Cell:
 
 @torch.no_grad()
 def _accuracy(network: nn.Sequential, data: Dataset) -> float:
-    if data.test is None:
-        raise SystemExit("the dataset has no test split")
-    predicted = torch.cat([network(part).argmax(dim=1) for part in pixels(data.test.images).split(500)])
-    return round(100 * float(np.mean(predicted.numpy() == data.test.labels)), 2)
+    test = test_split(data)
+    predicted = torch.cat([network(part).argmax(dim=1) for part in pixels(test.images).split(500)])
+    return round(100 * float(np.mean(predicted.numpy() == test.labels)), 2)
 
 
 def measure(cell: Cell, seeds: int) -> dict[str, Any]:

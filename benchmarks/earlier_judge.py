@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from benchmarks.environment import test_split
 from datalens_service.data.dataset import Dataset, Images, Labels, Split
 from datalens_service.evaluation.metrics.downstream import label_images
 from datalens_service.evaluation.metrics.extractors import train_small
@@ -13,9 +14,6 @@ _BATCH = 256
 
 def earlier_accuracy(images: Images, labels: Labels, data: Dataset, epochs: int, seed: int) -> float:
     """Percent of real test images that are labelled rightly after so many epochs on `images`."""
-    if data.test is None:
-        raise SystemExit("the set has no test images")
-    classes = data.schema.num_classes
-    learned = Split(images, labels)
+    classes, learned, test = data.schema.num_classes, Split(images, labels), test_split(data)
     network = train_small(learned, classes, epochs=epochs, batch_size=_BATCH, seed=seed, device="cpu")
-    return 100 * float(np.mean(label_images(network, data.test.images, "cpu") == data.test.labels))
+    return 100 * float(np.mean(label_images(network, test.images, "cpu") == test.labels))

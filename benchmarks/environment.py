@@ -87,6 +87,13 @@ def dataset(name: str) -> Dataset:
     return Dataset(*public_set(name), partition_key=PARTITION_KEY)
 
 
+def test_split(data: Dataset | Upload) -> Split:
+    """The test images, which every set here has."""
+    if data.test is None:
+        raise SystemExit("the set has no test images")
+    return data.test
+
+
 def without_test_images(data: Dataset) -> Dataset:
     """For choosing settings: the last 10,000 training images take the place of the test images."""
     order = np.arange(len(data.train.labels))

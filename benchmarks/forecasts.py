@@ -25,7 +25,7 @@ from typing import Final, NamedTuple, cast
 
 import numpy as np
 
-from benchmarks.environment import PARTITION_KEY, SCHEMAS, provenance, public_set
+from benchmarks.environment import PARTITION_KEY, SCHEMAS, provenance, public_set, test_split
 from benchmarks.kept_results import print_result, read_results
 from benchmarks.made_sets import MADE
 from datalens_service.data.dataset import Dataset, Images, Split
@@ -89,9 +89,7 @@ def list_cells() -> Iterator[Cell]:
 def draw(name: str, records: int) -> Dataset:
     """So many records of a set, and up to 1,000 test images."""
     upload = MADE[name].build() if name in MADE else digits() if name == "digits" else public_set(name)
-    if upload.test is None:
-        raise SystemExit("the set has no test images")
-    train, test = _take(upload.train, records), _take(upload.test, _TEST_IMAGES)
+    train, test = _take(upload.train, records), _take(test_split(upload), _TEST_IMAGES)
     schema = upload.schema.model_copy(update={"num_units": len(train.labels)})
     return Dataset(schema, train, test, PARTITION_KEY)
 
@@ -144,11 +142,10 @@ def _choose(cell: Cell, data: Dataset) -> AnyMethod | None:
 
 def _score(cell: Cell, method: AnyMethod | None, data: Dataset) -> tuple[Score, Score | None, float]:
     """Scores of the judge and of the discriminant of the same images, and the time when training had ended."""
-    if data.test is None:
-        raise SystemExit("the set has no test images")
+    test = test_split(data)
     if cell.choice == "class_averages":
         budget = {"epsilon": cell.epsilon, "delta": DELTA}
-        return class_average_score(data.train, data.test, data.schema, seed=0, **budget), None, time.process_time()
+        return class_average_score(data.train, test, data.schema, seed=0, **budget), None, time.process_time()
     images: Images = data.train.images
     labels: downstream.Targets = data.train.labels
     if method is not None:
@@ -156,13 +153,13 @@ def _score(cell: Cell, method: AnyMethod | None, data: Dataset) -> tuple[Score, 
         model = run(spec, data, account=UnchargedAccount()).model
         if isinstance(model, Classifier):
             trained = time.process_time()
-            return Score.from_labels(model.predict(data.test.images).argmax(axis=1), data.test.labels), None, trained
+            return Score.from_labels(model.predict(test.images).argmax(axis=1), test.labels), None, trained
         images, labels = cast(Generator, model).draw_training_set(_DRAWN, seed=0)
     trained, classes = time.process_time(), data.schema.num_classes
     network = downstream.train_network(images, labels, classes, seed=0, device="cpu")
-    linear = label_by_pixels(images, labels, data.test.images, classes)
-    found = Score.from_labels(downstream.label_images(network, data.test.images, "cpu"), data.test.labels)
-    return found, Score.from_labels(linear, data.test.labels), trained
+    linear = label_by_pixels(images, labels, test.images, classes)
+    found = Score.from_labels(downstream.label_images(network, test.images, "cpu"), test.labels)
+    return found, Score.from_labels(linear, test.labels), trained
 
 
 def measure_missing(minutes: float, wanted: Cell | None) -> None:

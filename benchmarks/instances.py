@@ -26,9 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import pearsonr
 
-from benchmarks.environment import dataset, provenance
+from benchmarks.environment import dataset, provenance, test_split
 from benchmarks.kept_results import print_result
-from benchmarks.panel import tested
 from datalens_service.data.dataset import Images, Labels
 from datalens_service.privacy.individual import SampledAccountant
 from datalens_service.privacy.randomness import Integers
@@ -259,7 +258,8 @@ def _run(options: argparse.Namespace, rule: Rule) -> Charged:
 
 
 def _accuracy(charged: Charged, options: argparse.Namespace) -> float:
-    return charged.layer.accuracy(*tested(dataset(options.dataset)))
+    test = test_split(dataset(options.dataset))
+    return charged.layer.accuracy(test.images, test.labels)
 
 
 def _layer(name: str) -> Layer:

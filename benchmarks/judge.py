@@ -19,10 +19,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import torch
 
-from benchmarks.environment import SCHEMAS, provenance
+from benchmarks.environment import SCHEMAS, provenance, test_split
 from benchmarks.kept_results import print_result
-from benchmarks.panel import Cell, draw, tested
-from datalens_service.data.dataset import Images, Labels
+from benchmarks.panel import Cell, draw
+from datalens_service.data.dataset import Images, Labels, Split
 from datalens_service.evaluation.metrics import downstream
 from datalens_service.evaluation.metrics.outcome import Score
 from datalens_service.evaluation.settings import STEPS
@@ -44,27 +44,26 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     data = draw(Cell(options.dataset, records, 1.0), 0)
     rows = np.arange(options.images or records) % records
     images, labels = data.train.images[rows], data.train.labels[rows]
-    judged = _learn(Learner(STEPS, downstream.LEARNING_RATE, options.seed), images, labels, tested(data))
+    judged = _learn(Learner(STEPS, downstream.LEARNING_RATE, options.seed), images, labels, test_split(data))
     line = {"dataset": options.dataset, "side": data.schema.height, "records": len(labels), "seed": options.seed}
     line |= {"steps": STEPS, "threads": torch.get_num_threads(), **judged}
     if options.reference_steps:
         learner = Learner(options.reference_steps, options.reference_rate, options.seed)
-        reference = _learn(learner, images, labels, tested(data))
+        reference = _learn(learner, images, labels, test_split(data))
         line |= {"reference_steps": learner.steps, "reference_rate": learner.rate}
         line |= {f"reference_{name}": value for name, value in reference.items()}
         line |= {"share": round(100 * judged["balanced"] / reference["balanced"], 1)}
     return line
 
 
-def _learn(learner: Learner, images: Images, labels: Labels, test: tuple[Images, Labels]) -> dict[str, float]:
+def _learn(learner: Learner, images: Images, labels: Labels, test: Split) -> dict[str, float]:
     began = time.process_time()
-    real, wanted = test
-    classes = int(max(labels.max(), wanted.max())) + 1
+    classes = int(max(labels.max(), test.labels.max())) + 1
     network = downstream.train_network(
         images, labels, classes, seed=learner.seed, device="cpu", steps=learner.steps, learning_rate=learner.rate
     )
     seconds = time.process_time() - began
-    score = Score.from_labels(downstream.label_images(network, real, "cpu"), wanted)
+    score = Score.from_labels(downstream.label_images(network, test.images, "cpu"), test.labels)
     figures = {"accuracy": score.accuracy, "balanced": score.balanced, "processor_seconds": seconds}
     return {name: round(value, 1) for name, value in figures.items()}
 

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from benchmarks.environment import dataset, provenance, without_test_images
+from benchmarks.environment import dataset, provenance, test_split, without_test_images
 from benchmarks.fidelity import Fidelity
 from benchmarks.grids import write
 from benchmarks.kept_results import print_result
@@ -53,9 +53,8 @@ def trained_on(images: Images, labels: downstream.Targets, data: Dataset, seed: 
 
 def accuracy_of(network: nn.Module, data: Dataset) -> float:
     """Percent of the real test images that a network labels correctly."""
-    if data.test is None:
-        raise SystemExit("the data set has no test split")
-    return 100 * float(np.mean(downstream.label_images(network, data.test.images, "cpu") == data.test.labels))
+    test = test_split(data)
+    return 100 * float(np.mean(downstream.label_images(network, test.images, "cpu") == test.labels))
 
 
 def measured(options: argparse.Namespace, data: Dataset) -> dict[str, Any]:
@@ -94,9 +93,8 @@ def trained(spec: TrainingSpec, data: Dataset) -> tuple[Generator, float]:
 def floor(options: argparse.Namespace, data: Dataset) -> dict[str, Any]:
     """The baseline of ten noisy class averages, of which the nearest counts."""
     budget = {"epsilon": options.epsilon, "delta": options.delta}
-    if data.test is None:
-        raise SystemExit("the set has no test images")
-    scores = [class_average_score(data.train, data.test, data.schema, seed=seed, **budget) for seed in seeds(options)]
+    test = test_split(data)
+    scores = [class_average_score(data.train, test, data.schema, seed=seed, **budget) for seed in seeds(options)]
     values = [score.accuracy for score in scores]
     figures = fidelity_on(options, data).of_class_averages()
     return line(options, "floor A: noisy class averages", values, None) | figures
