@@ -4,6 +4,7 @@ import atexit
 import functools
 import gc
 import os
+import random
 import shutil
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -165,7 +166,10 @@ def patient_databases(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def seeded_entropy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same noise in every run: for tests of what can be done with a release, not of its noise."""
-    monkeypatch.setattr(os, "urandom", np.random.default_rng(0).bytes)
+    drawn = np.random.default_rng(0).bytes
+    monkeypatch.setattr(os, "urandom", drawn)
+    # Of `secrets`, which draws keys of shards.
+    monkeypatch.setattr(random, "_urandom", drawn)
 
 
 @pytest.fixture

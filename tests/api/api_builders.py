@@ -33,7 +33,7 @@ from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.jobs.released_models import CLASSIFIER
 from tests.evaluation.conftest import report as finished_report
 
-CONFUSION = {"class_names": ["0", "1"], "counts": [[718, 2], [3, 719]], "reference": "the owner's test images"}
+CONFUSION = {"class_names": ["0", "1"], "counts": [[718, 2], [3, 719_283_645]], "reference": "the owner's test images"}
 REHEARSAL = {"target": {"kind": "unprotected", "dataset_id": "ds_any", "passes": 1}, "attacks": ["loss_threshold"]}
 """What an audit was asked for, as its row has it."""
 CONFIRMED = {"confirm_classes": "true"}

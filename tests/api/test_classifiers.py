@@ -202,13 +202,13 @@ def test_the_table_is_on_the_page_of_the_owner_alone(client: TestClient, job_id:
     for role, sees in ((Role.OWNER, True), (Role.OPERATOR, False)):
         visitor = browser(client, KeyRequest("visitor", role=role))
         page = visitor.get(f"/jobs/{job_id}").text
-        assert ("719" in page) is sees
+        assert ("719283645" in page) is sees
         assert ("confusion" in page) is sees
         assert "samples.png" not in page
         assert f"/v1/jobs/{job_id}/classifier.onnx" in page
         releases = visitor.get("/releases").text
         assert f"/v1/jobs/{job_id}/classifier.zip" in releases
-        assert "719" not in releases
+        assert "719283645" not in releases
 
 
 @pytest.mark.parametrize(

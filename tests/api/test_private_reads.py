@@ -190,7 +190,7 @@ def test_the_page_of_a_classifier_reads_the_owners_report_for_the_owner_alone(
     with watching() as opened:
         text = visitor.get(f"/jobs/{job_id}").text
     assert house.touched(opened, text) is sees
-    assert ("719" in text) is sees
+    assert ("719283645" in text) is sees
     assert "showJob" in FOR_OWNERS
 
 
