@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.environment import dataset, provenance, public_set, test_split, without_test_images
+from benchmarks.environment import dataset, provenance, public_set, require_test_split, without_test_images
 from benchmarks.fixed_extractor import pixels
 from benchmarks.kept_results import print_result
 from benchmarks.panel import Cell, draw
@@ -126,7 +126,7 @@ def _encoding_each_image_once() -> Iterator[None]:
 
 def _score_without_privacy(model: Any, data: Dataset) -> float:
     """Percent that a linear discriminant of the same features labels correctly."""
-    test = test_split(data)
+    test = require_test_split(data)
     learned, seen = (model.predict_with_features(one.images)[0].astype(np.float64) for one in (data.train, test))
     found = discriminate(learned, data.train.labels, seen, data.schema.num_classes)
     return round(100 * float(np.mean(found == test.labels)), 2)
@@ -144,7 +144,7 @@ def _account(spec: TrainingSpec, schema: Schema) -> MemoryAccount:
 
 
 def _score(model: Any, data: Dataset) -> Score:
-    test = test_split(data)
+    test = require_test_split(data)
     right = model.predict(test.images).argmax(axis=1) == test.labels
     per_class = [right[test.labels == label].mean() for label in np.unique(test.labels)]
     return Score(*(round(100 * float(np.mean(values)), 2) for values in (right, per_class)))

@@ -36,7 +36,7 @@ from scipy import special
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.environment import dataset, draw_records, provenance, test_split
+from benchmarks.environment import dataset, draw_records, provenance, require_test_split
 from benchmarks.fixed_extractor import pixels
 from benchmarks.kept_results import print_result
 from datalens_service.data.dataset import Dataset
@@ -254,7 +254,7 @@ class Cell:
 
 @torch.no_grad()
 def _accuracy(network: nn.Sequential, data: Dataset) -> float:
-    test = test_split(data)
+    test = require_test_split(data)
     predicted = torch.cat([network(part).argmax(dim=1) for part in pixels(test.images).split(500)])
     return round(100 * float(np.mean(predicted.numpy() == test.labels)), 2)
 

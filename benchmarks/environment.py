@@ -87,7 +87,7 @@ def dataset(name: str) -> Dataset:
     return Dataset(*public_set(name), partition_key=PARTITION_KEY)
 
 
-def test_split(data: Dataset | Upload) -> Split:
+def require_test_split(data: Dataset | Upload) -> Split:
     """The test images, which every set here has."""
     if data.test is None:
         raise SystemExit("the set has no test images")

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.environment import DATA, test_split
+from benchmarks.environment import DATA, require_test_split
 from benchmarks.panel import Cell, draw
 from datalens_service.data.dataset import Images, Schema
 from datalens_service.models.encoders.imagenet_lite0 import ImagenetLite0
@@ -45,7 +45,7 @@ def write(name: str, records: int) -> Path:
     """Both splits, as an upload holds them."""
     data = draw(Cell(name, records, epsilon=1.0), seed=0)
     arrays: dict[str, Any] = {"class_names": np.array(data.schema.class_names)}
-    for split, held in (("train", data.train), ("test", test_split(data))):
+    for split, held in (("train", data.train), ("test", require_test_split(data))):
         # Some sets are sorted by class, and benchmarks look at first records.
         order = np.random.default_rng(0).permutation(len(held.labels))
         arrays[f"{split}_images"] = features_as_images(held.images[order], data.schema)[..., 0]

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.environment import test_split
+from benchmarks.environment import require_test_split
 from benchmarks.fixed_extractor import fixed_extractor, train_extractor
 from benchmarks.metrics import Metrics
 from datalens_service.data.dataset import Dataset
@@ -67,7 +67,7 @@ class Fidelity:
 
     def _by_random_convolutions(self, images: Images) -> dict[str, float]:
         """FID and KID as a report has them."""
-        reference = Reference(test_split(self._data), "public", "test images")
+        reference = Reference(require_test_split(self._data), "public", "test images")
         with tempfile.TemporaryDirectory() as folder:
             compared = compare(
                 "random", images, reference, self._data.schema.num_classes,

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple, cast
 
 import numpy as np
 
-from benchmarks.environment import PARTITION_KEY, SCHEMAS, provenance, public_set, test_split
+from benchmarks.environment import PARTITION_KEY, SCHEMAS, provenance, public_set, require_test_split
 from benchmarks.kept_results import print_result, read_results
 from benchmarks.made_sets import MADE
 from datalens_service.data.dataset import Dataset, Images, Split
@@ -89,7 +89,7 @@ def list_cells() -> Iterator[Cell]:
 def draw(name: str, records: int) -> Dataset:
     """So many records of a set, and up to 1,000 test images."""
     upload = MADE[name].build() if name in MADE else digits() if name == "digits" else public_set(name)
-    train, test = _take(upload.train, records), _take(test_split(upload), _TEST_IMAGES)
+    train, test = _take(upload.train, records), _take(require_test_split(upload), _TEST_IMAGES)
     schema = upload.schema.model_copy(update={"num_units": len(train.labels)})
     return Dataset(schema, train, test, PARTITION_KEY)
 
@@ -142,7 +142,7 @@ def _choose(cell: Cell, data: Dataset) -> AnyMethod | None:
 
 def _score(cell: Cell, method: AnyMethod | None, data: Dataset) -> tuple[Score, Score | None, float]:
     """Scores of the judge and of the discriminant of the same images, and the time when training had ended."""
-    test = test_split(data)
+    test = require_test_split(data)
     if cell.choice == "class_averages":
         budget = {"epsilon": cell.epsilon, "delta": DELTA}
         return class_average_score(data.train, test, data.schema, seed=0, **budget), None, time.process_time()

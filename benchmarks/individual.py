@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import pearsonr, spearmanr
 
-from benchmarks.environment import dataset, provenance, test_split, with_records
+from benchmarks.environment import dataset, provenance, require_test_split, with_records
 from benchmarks.kept_results import print_result
 from benchmarks.panel import Cell, draw
 from datalens_service.data.dataset import Dataset, Labels
@@ -140,7 +140,7 @@ def _norms_by_part(levels: Integers, count: int) -> list[list[float]]:
 
 
 def _percent(result: Result, data: Dataset) -> float:
-    test = test_split(data)
+    test = require_test_split(data)
     predicted = result.model.predict(test.images).argmax(axis=1)  # type: ignore[attr-defined]
     return round(100 * float(np.mean(predicted == test.labels)), 2)
 

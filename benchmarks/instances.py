@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import pearsonr
 
-from benchmarks.environment import dataset, provenance, test_split
+from benchmarks.environment import dataset, provenance, require_test_split
 from benchmarks.kept_results import print_result
 from datalens_service.data.dataset import Images, Labels
 from datalens_service.privacy.individual import SampledAccountant
@@ -258,7 +258,7 @@ def _run(options: argparse.Namespace, rule: Rule) -> Charged:
 
 
 def _accuracy(charged: Charged, options: argparse.Namespace) -> float:
-    test = test_split(dataset(options.dataset))
+    test = require_test_split(dataset(options.dataset))
     return charged.layer.accuracy(test.images, test.labels)
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import torch
 
-from benchmarks.environment import SCHEMAS, provenance, test_split
+from benchmarks.environment import SCHEMAS, provenance, require_test_split
 from benchmarks.kept_results import print_result
 from benchmarks.panel import Cell, draw
 from datalens_service.data.dataset import Images, Labels, Split
@@ -44,12 +44,12 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     data = draw(Cell(options.dataset, records, 1.0), 0)
     rows = np.arange(options.images or records) % records
     images, labels = data.train.images[rows], data.train.labels[rows]
-    judged = _learn(Learner(STEPS, downstream.LEARNING_RATE, options.seed), images, labels, test_split(data))
+    judged = _learn(Learner(STEPS, downstream.LEARNING_RATE, options.seed), images, labels, require_test_split(data))
     line = {"dataset": options.dataset, "side": data.schema.height, "records": len(labels), "seed": options.seed}
     line |= {"steps": STEPS, "threads": torch.get_num_threads(), **judged}
     if options.reference_steps:
         learner = Learner(options.reference_steps, options.reference_rate, options.seed)
-        reference = _learn(learner, images, labels, test_split(data))
+        reference = _learn(learner, images, labels, require_test_split(data))
         line |= {"reference_steps": learner.steps, "reference_rate": learner.rate}
         line |= {f"reference_{name}": value for name, value in reference.items()}
         line |= {"share": round(100 * judged["balanced"] / reference["balanced"], 1)}

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch_fidelity.metric_isc import KEY_METRIC_ISC_MEAN, isc_features_to_metric
 from torch_fidelity.metric_kid import KEY_METRIC_KID_MEAN, kid_features_to_metric
 
-from benchmarks.environment import test_split
+from benchmarks.environment import require_test_split
 from benchmarks.fixed_extractor import pixels
 from datalens_service.data.dataset import Dataset
 
@@ -32,7 +32,7 @@ class Metrics:
 
     def __init__(self, dataset: Dataset, extractor: nn.Sequential) -> None:
         self._network = extractor
-        self._reference = self._features(pixels(test_split(dataset).images))
+        self._reference = self._features(pixels(require_test_split(dataset).images))
 
     def fidelity(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> dict[str, float]:
         """FID, KID and the Inception score of the extractor; in percent agreement with labels, precision and recall."""

@@ -30,7 +30,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from benchmarks.environment import PARTITION_KEY, provenance, public_set, test_split
+from benchmarks.environment import PARTITION_KEY, provenance, public_set, require_test_split
 from benchmarks.grids import grid
 from benchmarks.kept_results import print_result, read_results
 from benchmarks.metrics import frechet_distance, precision_recall
@@ -116,11 +116,11 @@ def measure(cell: Cell, pool: str | None, images: int, seeds: range) -> dict[str
     simple = [released(build_baseline(schema), cell, data, seed, images) for seed, data in enumerate(draws)]
     budget = {"epsilon": cell.epsilon, "delta": DELTA}
     averages = [
-        class_average_score(data.train, test_split(data), schema, seed=seed, **budget)
+        class_average_score(data.train, require_test_split(data), schema, seed=seed, **budget)
         for seed, data in enumerate(draws)
     ]
     real = [judged(data.train.images, data.train.labels, data, seed) for seed, data in enumerate(draws)]
-    labels = test_split(draws[0]).labels
+    labels = require_test_split(draws[0]).labels
     return {
         "cell": cell.name,
         "judge": 2,
@@ -156,7 +156,7 @@ def describe(name: str, scores: Sequence[Score]) -> dict[str, Any]:
 def draw(cell: Cell, seed: int) -> Dataset:
     """So many records of the set, and up to 5,000 test images."""
     upload = digits() if cell.dataset == "digits" else public_set(cell.dataset)
-    schema, train, test = upload.schema, upload.train, test_split(upload)
+    schema, train, test = upload.schema, upload.train, require_test_split(upload)
     rows = np.sort(np.random.default_rng(seed).permutation(len(train.labels))[: cell.records])
     records = Split(train.images[rows], train.labels[rows])
     judges = np.sort(np.random.default_rng(0).permutation(len(test.labels))[:_TEST_IMAGES])
@@ -174,7 +174,7 @@ def released(
 ) -> Taught:
     """Of what saw only what a job of `method` released."""
     samples, labels = trained(method, cell, data, seed, public).draw_training_set(images, seed=seed)
-    test = test_split(data)
+    test = require_test_split(data)
     linear = label_by_pixels(samples, labels, test.images, data.schema.num_classes)
     return Taught(judged(samples, labels, data, seed), Score.from_labels(linear, test.labels))
 
@@ -191,7 +191,7 @@ def compare_looks(cell: Cell) -> dict[str, Any]:
     Of a Gaussian in colour, `edges` and `plain` are images of the same release with edges and without.
     """
     data = draw(cell, 0)
-    images = test_split(data).images
+    images = require_test_split(data).images
     encoder, half = ImagenetLite0().load(data.schema), len(images) // 2
     real = encoder.encode(images[:half])
     auto, simple = preset("auto", data.schema, cell.epsilon), build_baseline(data.schema)
@@ -225,7 +225,7 @@ def show(cell: Cell, pool: str | None, folder: Path) -> None:
 
 def judged(images: Images, labels: downstream.Targets, data: Dataset, seed: int) -> Score:
     """Of the standard CNN after training on `images`."""
-    test = test_split(data)
+    test = require_test_split(data)
     network = downstream.train_network(images, labels, data.schema.num_classes, seed=seed, device="cpu")
     return Score.from_labels(downstream.label_images(network, test.images, "cpu"), test.labels)
 

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.environment import PARTITION_KEY, provenance, public_set, test_split
+from benchmarks.environment import PARTITION_KEY, provenance, public_set, require_test_split
 from benchmarks.grids import grid
 from benchmarks.kept_results import print_result
 from datalens_service.cli.specs import SpecOptions
@@ -64,7 +64,7 @@ def draw(name: str, pool: str, seed: int) -> tuple[Dataset, Upload]:
 def draw_classes(upload: Upload, pool: str, order: Labels) -> tuple[Split, Split, Images]:
     """Images of the private classes, their test images, and others."""
     labels = np.array([PRIVATE.index(name) if name in PRIVATE else -1 for name in upload.schema.class_names])
-    private, test = split(upload.train, labels, order[:_DRAWN], inside=True), test_split(upload)
+    private, test = split(upload.train, labels, order[:_DRAWN], inside=True), require_test_split(upload)
     shown = order[_DRAWN : 2 * _DRAWN] if pool == "same" else order[:_DRAWN]
     others = split(upload.train, labels, shown, inside=pool == "same").images
     return private, split(test, labels, np.arange(len(test.labels)), inside=True), np.asarray(others)
@@ -74,7 +74,7 @@ def draw_faces(upload: Upload, order: Labels) -> tuple[Split, Split, Images]:
     """Faces, test images, and faces of another set."""
     rows = np.sort(order[:_FACES])
     private = Split(np.asarray(upload.train.images[rows]), upload.train.labels[rows])
-    return private, test_split(upload), np.asarray(public_set(_POOL_OF_FACES).train.images)
+    return private, require_test_split(upload), np.asarray(public_set(_POOL_OF_FACES).train.images)
 
 
 def split(images: Split, labels: Labels, rows: Labels, *, inside: bool) -> Split:
@@ -128,7 +128,7 @@ def spec_of(options: argparse.Namespace, schema: Schema) -> TrainingSpec:
 
 def taught(images: Images, targets: Targets, data: Dataset, seed: int) -> Score:
     """How a student labels the real test images."""
-    test = test_split(data)
+    test = require_test_split(data)
     network = downstream.train_network(images, targets, data.schema.num_classes, seed=seed, device="cpu")
     return Score.from_labels(downstream.label_images(network, test.images, "cpu"), test.labels)
 
@@ -136,7 +136,7 @@ def taught(images: Images, targets: Targets, data: Dataset, seed: int) -> Score:
 def find_floor(data: Dataset, options: argparse.Namespace) -> Score:
     """How the nearest noisy average of the private images labels them."""
     budget = {"epsilon": options.epsilon, "delta": DELTA}
-    return class_average_score(data.train, test_split(data), data.schema, seed=options.seed, **budget)
+    return class_average_score(data.train, require_test_split(data), data.schema, seed=options.seed, **budget)
 
 
 def main() -> None:

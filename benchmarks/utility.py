@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from benchmarks.environment import dataset, provenance, test_split, without_test_images
+from benchmarks.environment import dataset, provenance, require_test_split, without_test_images
 from benchmarks.fidelity import Fidelity
 from benchmarks.grids import write
 from benchmarks.kept_results import print_result
@@ -53,7 +53,7 @@ def trained_on(images: Images, labels: downstream.Targets, data: Dataset, seed: 
 
 def accuracy_of(network: nn.Module, data: Dataset) -> float:
     """Percent of the real test images that a network labels correctly."""
-    test = test_split(data)
+    test = require_test_split(data)
     return 100 * float(np.mean(downstream.label_images(network, test.images, "cpu") == test.labels))
 
 
@@ -93,7 +93,7 @@ def trained(spec: TrainingSpec, data: Dataset) -> tuple[Generator, float]:
 def floor(options: argparse.Namespace, data: Dataset) -> dict[str, Any]:
     """The baseline of ten noisy class averages, of which the nearest counts."""
     budget = {"epsilon": options.epsilon, "delta": options.delta}
-    test = test_split(data)
+    test = require_test_split(data)
     scores = [class_average_score(data.train, test, data.schema, seed=seed, **budget) for seed in seeds(options)]
     values = [score.accuracy for score in scores]
     figures = fidelity_on(options, data).of_class_averages()

@@ -125,7 +125,7 @@ def remembered_records(rows, measured):
 
 @around("first centres lie at private records", "R4", mixture.MixtureFit, "__init__", beside=remembered_records)
 def centres_start_at_records(start, self, *arguments):
-    """At the records that lie farthest apart, as k-means likes to start."""
+    """At private records, from the shortest to the longest, as k-means starts at its data."""
     start(self, *arguments)
     by_length = np.linalg.norm(RECORDS[-1], axis=1).argsort()
     self.centres[:] = RECORDS[-1][by_length[np.linspace(0, len(by_length) - 1, self.centres.shape[1]).astype(int)]]
